@@ -483,9 +483,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
         register(config)
     elif getattr(config, "workerinput", {}).get(SAME):
-        from pytest_packbench.pytest_plugin.xdist import Unselected
-
-        config.pluginmanager.register(Unselected(config), "packbench-unselected")
+        raise pytest.UsageError("no suite is selected there; name it by --packbench-suite: variables are not sent")
 
 
 def _add_marked_tests(config: pytest.Config, tests: str, reports: list[pytest.TestReport]) -> None:
@@ -502,24 +500,15 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
         parametrize(metafunc)
 
 
-def pytest_collection_finish(session: pytest.Session) -> None:
-    """Refuse options that would check nothing."""
-    is_worker = hasattr(session.config, "workerinput")
-    # with workers, tests with the mark packbench_cases are known when they end
-    if not is_worker and not session.config.pluginmanager.hasplugin(CONTROLLER):
-        unused = _unused_option(session.config)
-        if unused:
-            raise pytest.UsageError(unused)
-
-
 @pytest.hookimpl(tryfirst=True)
 def pytest_sessionfinish(session: pytest.Session) -> None:
-    """Refuse the same with workers."""
-    if session.config.pluginmanager.hasplugin(CONTROLLER):
-        unused = _unused_option(session.config)
-        if unused:
-            session.exitstatus = pytest.ExitCode.USAGE_ERROR
-            session.config.get_terminal_writer().line(f"\nERROR: {unused}", red=True)
+    """Refuse options that check nothing: with workers, tests with the mark packbench_cases are known only now."""
+    unused = "" if hasattr(session.config, "workerinput") else _unused_option(session.config)
+    if unused:
+        session.exitstatus = pytest.ExitCode.USAGE_ERROR
+        reporter = session.config.pluginmanager.getplugin("terminalreporter")
+        if reporter is not None:
+            reporter.write_line(f"\nERROR: {unused}", red=True)
 
 
 def _unused_option(config: pytest.Config) -> str:
@@ -537,39 +526,38 @@ def _unused_option(config: pytest.Config) -> str:
     return ""
 
 
-def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Let marked tests fail that pytest can't parametrize."""
-    # the class has no public name
-    methods = [item for item in items if type(item).__name__ == "TestCaseFunction"]
-    marked = [item for item in methods if item.get_closest_marker(MARK) is not None]
-    if marked:
-        from pytest_packbench.pytest_plugin.marked import UnsupportedTests
-
-        config.pluginmanager.register(UnsupportedTests(marked), "packbench-unsupported")
+def pytest_collection_modifyitems(items: list[Any]) -> None:
+    """Let a marked unittest.TestCase fail in its setup: pytest does not parametrize it, so it would measure nothing."""
+    for item in items:
+        # the class has no public name
+        if type(item).__name__ == "TestCaseFunction" and item.get_closest_marker(MARK) is not None:
+            item.fixturenames.append("packbench_case")
 
 
 @pytest.fixture
 def packbench_case(request: pytest.FixtureRequest) -> Any:
     """The case of a test marked with packbench_cases, with its id, input, expected and notes."""
     if not hasattr(request, "param"):
-        pytest.fail(f'packbench_case: the test needs the mark @pytest.mark.{MARK}("suite")', pytrace=False)
+        expected = f'expected a test function with the mark @pytest.mark.{MARK}("suite")'
+        pytest.fail(f"packbench_case: {expected}; a unittest.TestCase can't use fixtures", pytrace=False)
     return request.param.loaded.case
 
 
 @pytest.fixture
-def packbench_request(packbench_case: Any, request: pytest.FixtureRequest) -> Any:  # noqa: ARG001 - the case comes first
+def packbench_request(packbench_case: Any, request: pytest.FixtureRequest) -> Any:
     """The verify request that a target gets for the case, with input, options and evidence."""
-    from pytest_packbench.pytest_plugin.marked import request_of
-
-    return request_of(request.node)
+    return request.node.packbench_run.pack.request(packbench_case)
 
 
 @pytest.fixture
-def packbench_check(packbench_case: Any, request: pytest.FixtureRequest) -> Callable[[object], Any]:  # noqa: ARG001 - see above
+def packbench_check(packbench_case: Any, request: pytest.FixtureRequest) -> Any:  # noqa: ARG001 - the case comes first
     """A function to call with the result: it scores, records, and fails the test below the threshold."""
-    from pytest_packbench.pytest_plugin.marked import check_of
 
-    return check_of(request.node)
+    def check(result: object) -> Any:
+        __tracebackhide__ = True
+        return request.node.packbench_run.check(result)
+
+    return check
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -599,10 +587,3 @@ def pytest_cmdline_main(config: pytest.Config) -> int | None:
 def ungrouped(nodeid: str, known: Container[str]) -> str:
     """Return a node id without the group that xdist appends, unless it is known with it."""
     return nodeid if nodeid in known else nodeid.rpartition("@")[0] or nodeid
-
-
-def ungrouped_name(name: str, stem: str) -> str:
-    """Return a case's name without the group that xdist appends; its file's name at its beginning may contain an @."""
-    prefix = stem if name.startswith(stem) else ""
-    rest = name[len(prefix) :]
-    return prefix + (rest.rpartition("@")[0] if "@" in rest else rest)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 from functools import cached_property, lru_cache
 from inspect import unwrap
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -17,35 +16,33 @@ from pytest_packbench.cases.files import (
     case_folders,
     case_lines,
     file_stem,
-    find_case,
     format_location,
     is_hidden,
-    is_line_name,
     is_stray,
     leaves_project,
     line_name,
     no_lines,
-    read_case_bytes,
     read_id,
     stray_problem,
     unprintable_name,
     unreadable_file,
 )
-from pytest_packbench.cases.load import parse_case, parse_json
+from pytest_packbench.cases.load import parse_case
 from pytest_packbench.cases.recordings import find_recording
 from pytest_packbench.cases.suites import case_counts
 from pytest_packbench.engine.external_io import TargetError
 from pytest_packbench.files import CASE, read_regular
-from pytest_packbench.model.errors import CaseError, duplicate_id
+from pytest_packbench.model.errors import CaseError, duplicate_id, pluralize
 from pytest_packbench.model.score import FIXTURE
 from pytest_packbench.model.strict_json import escape_unprintable, has_control_characters
-from pytest_packbench.plugin import arguments_of, rootdir_of
+from pytest_packbench.plugin import rootdir_of
 from pytest_packbench.pytest_plugin.case_run import CaseItem, CaseRun, Folder, file_run, run_of
 from pytest_packbench.pytest_plugin.integrations import opt_out_of_reruns
 from pytest_packbench.pytest_plugin.suites import refuse
 
 if TYPE_CHECKING:
-    from collections.abc import Generator, Iterable, Iterator
+    from collections.abc import Iterable, Iterator
+    from pathlib import Path
 
     from pytest_packbench.model.case import LoadedCase
     from pytest_packbench.model.errors import Problem
@@ -127,14 +124,11 @@ class CaseLines(CaseFile):
 
     Attributes:
         shard: the part of the cases to collect; None for all.
-        only: the names of the requested cases; empty for all.
     """
 
-    def __init__(self, *, shard: Shard | None, only: frozenset[str], **kwargs: Any) -> None:
+    def __init__(self, *, shard: Shard | None, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         self.shard = shard
-        # the substitutes for missing ids are known only after all lines are read
-        self.only = frozenset() if any(map(is_line_name, only)) else only
 
     def collect(self) -> Iterator[pytest.Item]:
         """Yield the cases line by line; a bad line becomes an item whose setup reports what is wrong."""
@@ -154,17 +148,14 @@ class CaseLines(CaseFile):
             yield self._unread(self.path.stem, problem).item
 
     def _read(self, line: CaseLine) -> CaseRun | None:
-        """Return the case of a line; None if it is not requested, or in another shard."""
-        name = None
-        if self.only or self.shard is not None:
-            name = _name_of(self.path, line)
-            if (self.only and name not in self.only) or (self.shard is not None and name not in self.shard):
-                return None
+        """Return the case of a line; None if it is in another shard."""
+        if self.shard is not None and _name_of(self.path, line) not in self.shard:
+            return None
         try:
             source = format_location(self.nodeid, line.number)
             loaded = parse_case(line.raw, self.pack.case_model, source=source, stem=None, pack=self.pack.name)
         except CaseError as error:
-            return self._new(name or _name_of(self.path, line), None, str(error), line.number)
+            return self._new(_name_of(self.path, line), None, str(error), line.number)
         return self._new(loaded.case.id, loaded, line=line.number)
 
     def _duplicate(self, run: CaseRun, other: CaseRun) -> CaseRun:
@@ -179,24 +170,8 @@ def _name_of(path: Path, line: CaseLine) -> str:
     return read_id(line.raw) or line_name(path.name, line.number)
 
 
-class NoCases(pytest.File):
-    """What an argument names in a folder of suites although it has no case, as `storage/benchmarks/support/*` does."""
-
-    def collect(self) -> Iterator[pytest.Item]:
-        """Yield nothing."""
-        yield from ()
-
-
 class CaseFolder(Folder):
-    """A folder of cases: its case files are collected without calling every plugin for each.
-
-    Attributes:
-        linked: whether it, or a parent folder, is a symbolic link.
-    """
-
-    def __init__(self, **kwargs: Any) -> None:
-        super().__init__(**kwargs)
-        self.linked: bool = self.path.is_symlink() or (isinstance(self.parent, CaseFolder) and self.parent.linked)
+    """A folder of cases: its case files are collected without calling every plugin for each."""
 
     @property
     def ihook(self) -> Any:
@@ -215,11 +190,11 @@ class CaseFolder(Folder):
             if is_case and not is_folder and not self.collector.may_be_in_shard(entry.name):
                 continue
             path = self.path / entry.name
-            if is_folder and not is_hidden(entry.name) and entry.is_symlink() and leaves_project(str(path)):
-                # an error of its own
+            if is_folder and not self.collector.is_counted(path):
+                if is_hidden(entry.name) or not leaves_project(str(path)):
+                    continue
+                # a link with an error of its own
                 is_folder = False
-            if is_folder and (is_hidden(entry.name) or self._is_uncounted_link(entry, path)):
-                continue
             if (may_ignore or is_folder or not is_case) and self._is_ignored(path, with_parents=is_folder):
                 continue
             if is_case and not is_folder:
@@ -227,9 +202,6 @@ class CaseFolder(Folder):
                 yield from self._nodes(self.collector.pytest_collect_file(path, self))
             else:
                 yield from self.found_at(path, is_folder=is_folder)
-
-    def _is_uncounted_link(self, entry: os.DirEntry[str], path: Path) -> bool:
-        return (self.linked or entry.is_symlink()) and not self.collector.is_counted(path)
 
     def _nodes(self, file: CaseFile | None) -> Iterable[pytest.Item | pytest.Collector]:
         """Return a file's item directly: pytest would report on each file, which takes longer than reading it."""
@@ -301,16 +273,10 @@ class Collector:
 
     def __init__(self, contexts: SessionSuites, selection: Selection) -> None:
         self._contexts = contexts
-        self._single = selection.single
         self.by_file = bool(selection.files)
         suites = contexts.suites.values()
         self._suites = [(str(suite.cases_path) + os.sep, suite) for suite in suites]
         self._folders_of_suites = [(str(suite.path) + os.sep, suite) for suite in suites]
-        self._without_cases: set[str] = set()
-        roots = tuple(f"{suite.path.parent}{os.sep}" for suite in suites)
-        self._named = [
-            Path(path) for path, name in arguments_of(contexts.config) if path.startswith(roots) and not name
-        ]
         self._root = str(rootdir_of(contexts.config)) + os.sep
         # of suites with controls: their folder, which may be a file by mistake, and the one above it
         self._controls = {
@@ -319,10 +285,9 @@ class Collector:
             if contexts.settings.mode == FIXTURE and os.path.lexists(suite.controls_path)
             for path in (suite.controls_path, suite.controls_path.parent)
         }
-        self._folders: dict[str, frozenset[str]] = {}
+        self._folders: set[str] = set()
         self.collected: dict[str, int] = dict.fromkeys(contexts.suites, 0)
         self.finished = False
-        self._unused_rules: list[str] = []
 
     def may_be_in_shard(self, name: str) -> bool:
         """Whether a file of cases, by its name, may be in the shard: files of many always are."""
@@ -334,14 +299,10 @@ class Collector:
         return shard is None or name in shard
 
     def is_counted(self, folder: Path) -> bool:
-        """Whether the cases of a linked folder count there; looked up only for links."""
-        text = str(folder)
-        return any(text in self._counted(suite) for under, suite in self._suites if text.startswith(under))
-
-    def _counted(self, suite: Suite) -> frozenset[str]:
-        if suite.name not in self._folders:
-            self._folders[suite.name] = frozenset(folder for folder, _ in case_folders(suite.cases_path))
-        return self._folders[suite.name]
+        """Whether the cases of a folder count there: not those of a hidden one, or of a link to what is counted."""
+        if not self._folders:
+            self._folders = {path for _, suite in self._suites for path, _ in case_folders(suite.cases_path)}
+        return str(folder) in self._folders
 
     def pytest_collect_directory(self, path: Path, parent: pytest.Collector) -> pytest.Directory | None:
         """Collect the folders of cases of the requested suites, and those of their controls."""
@@ -407,26 +368,11 @@ class Collector:
             return None
         fields: dict[str, Any] = {"path": path, "nodeid": nodeid, "suite": suite, "pack": self._contexts.pack_of(suite)}
         if has_lines:
-            only = self._single.get(text, frozenset())
-            lines: CaseLines = CaseLines.from_parent(parent, shard=self._contexts.settings.shard, only=only, **fields)
+            lines: CaseLines = CaseLines.from_parent(parent, shard=self._contexts.settings.shard, **fields)
             return lines
         # with its name, which pytest would compute more slowly
         file: CaseFile = CaseFile.from_parent(parent, name=path.name, **fields)
         return file
-
-    @pytest.hookimpl(wrapper=True)
-    def pytest_make_collect_report(
-        self, collector: pytest.Collector
-    ) -> Generator[None, pytest.CollectReport, pytest.CollectReport]:
-        """Add a node for each argument in a folder that has no case: pytest would not find it, and run nothing."""
-        report = yield
-        if self._named and isinstance(collector, pytest.Directory):
-            found = {node.path for node in report.result}
-            for path in self._named:
-                if path.parent == collector.path and path not in found:
-                    self._without_cases.add(str(path))
-                    report.result.append(NoCases.from_parent(collector, path=path))
-        return report
 
     def pytest_itemcollected(self, item: pytest.Item) -> None:
         """Count the collected cases, before any is deselected."""
@@ -439,7 +385,7 @@ class Collector:
 
         A case or a control that arguments select twice is kept once, also with `--keep-duplicates`: it is run once.
         """
-        self._find_unused_rules(items)
+        self._refuse_unused_rules(items)
         first: dict[tuple[str, str], CaseRun] = {}
         seen: set[tuple[Path, int]] = set()
         repeated: set[pytest.Item] = set()
@@ -459,41 +405,28 @@ class Collector:
         if repeated:
             items[:] = [item for item in items if item not in repeated]
 
-    def _find_unused_rules(self, items: list[pytest.Item]) -> None:
-        """Look for rules that no case uses, where all cases of a suite were collected, before any is deselected."""
+    def _refuse_unused_rules(self, items: list[pytest.Item]) -> None:
+        """Refuse rules that no case uses, where all cases of a suite were collected, before any is deselected."""
         runs = [run for item in items if (run := file_run(item)) is not None]
         for suite in self._contexts.suites.values():
-            expected = [_expected_of(run) for run in runs if run.suite is suite]
-            values = [value for one in expected if one is not None for value in one]
-            if len(values) == len(expected):
-                unused = self._contexts.unused_rules(suite, values)
-                if unused and case_counts(suite, None)[0] == len(expected):
-                    self._unused_rules += unused
+            cases = [run.loaded for run in runs if run.suite is suite]
+            unused = self._contexts.unused_rules(suite, cases)
+            if unused and case_counts(suite, None)[0] == len(cases):
+                refuse(self._contexts.config, "; ".join(unused))
 
     @pytest.hookimpl(trylast=True)
     def pytest_collection_finish(self, session: pytest.Session) -> None:
-        """Note that no conftest.py will be added; refuse unused rules, a missing target, and recording again in CI."""
+        """Note that no conftest.py will be added; refuse a missing target, and recording again in CI."""
         self.finished = True
-        self._refuse_without_cases(session.config)
-        if self._unused_rules:
-            refuse(session.config, "; ".join(self._unused_rules))
         opt_out_of_reruns(session.config, session.items)
         if not session.config.option.collectonly:
             self._refuse_missing_targets(session)
         if self._contexts.settings.mode == "record" and os.environ.get("CI") and not session.config.option.collectonly:
             self._refuse_recorded(session)
 
-    def _refuse_without_cases(self, config: pytest.Config) -> None:
-        """Refuse arguments that select a suite and nothing that runs."""
-        for folder, _ in self._folders_of_suites:
-            paths = [path for path, _ in arguments_of(config) if path.startswith(folder)]
-            if paths and self._without_cases.issuperset(paths):
-                expected = "expected the folder of the suite, or files or folders of its cases"
-                refuse(config, f"{os.path.relpath(paths[0])}: contains no case; {expected}")
-
     def _refuse_missing_targets(self, session: pytest.Session) -> None:
-        runs = [run for item in session.items if (run := file_run(item)) is not None and _calls_target(run)]
-        for suite in {run.suite.name: run.suite for run in runs}.values():
+        suites = {run.suite.name: run.suite for item in session.items if (run := file_run(item)) is not None}
+        for suite in suites.values():
             try:
                 self._contexts.context(suite)
             except TargetError as error:
@@ -504,30 +437,14 @@ class Collector:
         # what the resumed run has recorded itself is not recorded again
         recorded = [run.name for run in runs if not run.earlier() and find_recording(run.suite, run.name).exists()]
         if recorded:
-            cases = f"{recorded[0]} has" if len(recorded) == 1 else f"{recorded[0]} and {len(recorded) - 1} more have"
-            advice = "select cases without one, or record on your machine and approve the change (packbench accept)"
-            refuse(session.config, f"--packbench-mode=record: CI is set, and {cases} a recording; {advice}")
+            counted = f"{pluralize(len(recorded), 'selected case')}, such as {recorded[0]}, would be recorded again"
+            advice = "select cases without a recording, or record on your machine and approve it (packbench accept)"
+            refuse(session.config, f"--packbench-mode=record: CI is set, and {counted}; {advice}")
 
 
 def _suite_at(text: str, suites: Iterable[tuple[str, Suite]]) -> Suite | None:
     """Return the suite with the folder that a path begins with; None if there is none."""
     return next((suite for folder, suite in suites if text.startswith(folder)), None)
-
-
-def _calls_target(run: CaseRun) -> bool:
-    return not run.problem and run.loaded is not None and run.loaded.case.notes.skip is None
-
-
-def _expected_of(run: CaseRun) -> tuple[Any] | None:
-    """Return the `expected` of a case, also of one that is not valid; None if it isn't known."""
-    if run.loaded is not None:
-        return (run.loaded.case.expected,)
-    location = find_case(str(run.path), run.name)
-    try:
-        data = parse_json(read_case_bytes(location)) if location is not None else None
-    except (OSError, ValueError):
-        return None
-    return (data["expected"],) if isinstance(data, dict) and "expected" in data else None
 
 
 def _set_duplicate(run: CaseRun, other: str, name: str = "") -> None:

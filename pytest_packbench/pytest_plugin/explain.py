@@ -1,6 +1,6 @@
 """What pytest shows of a case that does not pass: files, the command to re-run it, the location for CI and editors.
 
-Equal errors of several cases are shown once: the first case's, with the names of the others. The first failing cases
+Equal errors of several cases are shown once. The first failing cases
 are explained in full, the others are named in a line each. Only what the terminal shows changes: JUnit and JSON reports
 keep the error and the explanation of each case.
 """
@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass, replace
-from itertools import islice
+from itertools import chain, islice
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -191,24 +191,20 @@ def _transcript(run: CaseRun, attempt: AttemptState | None) -> list[str]:
 
 
 def _context_lines(run: CaseRun, attempt: AttemptState | None) -> list[str]:
-    if attempt is None:
-        resumed = "resumed:  from an earlier session of this run; not run again"
-        return [f"case:     {run.where}", resumed, f"re-run:   {rerun_command(run)}"]
-    if run.test_function:
-        return [f"test:   {run.test_function}", f"case:   {run.where}", f"re-run: {rerun_command(run)}"]
+    rows = {"test": run.test_function, "case": run.where}
     config = run.item.config
-    has_cassette = attempt.cassette is not None
-    cassette = (
-        os.path.relpath(find_recording(run.suite, run.name).path, config.invocation_params.dir) if has_cassette else ""
-    )
     live = config.stash[CONTEXTS].settings.mode != "fixture"
-    exchanges = f"{attempt.calls} of its exchanges {'recorded' if live else 'replayed'}" if has_cassette else "none"
-    return [
-        f"case:     {run.where}",
-        f"cassette: {cassette} ({exchanges})" if cassette else f"cassette: {exchanges}",
-        *([f"model:    {attempt.llm_backend} {attempt.llm_model}, {pluralize(attempt.calls, 'call')}"] if live else []),
-        f"re-run:   {rerun_command(run)}",
-    ]
+    if attempt is None:
+        rows["resumed"] = "from an earlier session of this run; not run again"
+    elif not run.test_function:
+        rows["cassette"] = "none"
+        if attempt.cassette is not None:
+            path = os.path.relpath(find_recording(run.suite, run.name).path, config.invocation_params.dir)
+            rows["cassette"] = f"{path} ({attempt.calls} of its exchanges {'recorded' if live else 'replayed'})"
+        if live:
+            rows["model"] = f"{attempt.llm_backend} {attempt.llm_model}, {pluralize(attempt.calls, 'call')}"
+    rows["re-run"] = rerun_command(run)
+    return [f"{name + ':':10}{text}" for name, text in rows.items() if text]
 
 
 def _argument(run: CaseRun) -> str:
@@ -258,7 +254,6 @@ def _base_url(context: SuiteContext | None, settings: Settings) -> str:
     return settings.base_url if live.primary is not None or has_judge else ""
 
 
-_MAX_NAMED = 10
 # with -vv, all are explained
 _MAX_EXPLAINED = 20
 VERBOSE = 2
@@ -271,32 +266,26 @@ class ErrorGroups:
     def __init__(self) -> None:
         self._all: dict[str, list[Any]] = {}
         self._unexplained: list[pytest.TestReport] = []
-        self._original: list[tuple[pytest.TestReport, Explanation]] = []
+        self._repeated: list[pytest.TestReport] = []
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> Generator[None, object, object]:
         """Leave out repeated errors and further failures in pytest's sections, but not in its short summary."""
-        style = terminalreporter.config.option.tbstyle
         stats = terminalreporter.stats
         self._all = {name: stats[name] for name in ("failed", "error") if name in stats}
-        failed, errors = (self._all.get(name, []) for name in ("failed", "error"))
-        if len(failed) > _MAX_EXPLAINED and style not in {"no", "line"}:
-            self._unexplained = _unexplained(terminalreporter, filter(_is_failing_case, failed))
-        hidden = set(map(id, self._unexplained))
-        for group in _repeated(errors):
-            self._shorten(group)
-            hidden.update(id(report) for report, _ in group[1:])
-        for name, reports in self._all.items():
-            stats[name] = [report for report in reports if id(report) not in hidden]
+        style = terminalreporter.config.option.tbstyle
+        if style not in {"no", "line"}:
+            self._unexplained = _unexplained(terminalreporter, filter(_is_failing_case, self._all.get("failed", ())))
+        self._repeated = list(_repeated(self._all.get("error", ())))
         if style == "line":
             # pytest writes the location and the message in a line
-            for report, explanation in _explained((*failed, *errors)):
-                self._show(report, explanation, text="")
-        result = yield
-        # of two changes of a report, the first one knows its own explanation
-        for report, explanation in reversed(self._original):
-            report.longrepr = explanation  # type: ignore[assignment]  # pytest's own is private
-        return result
+            for report in chain(*self._all.values()):
+                if isinstance(report.longrepr, Explanation):
+                    report.longrepr = replace(report.longrepr, text="")
+        hidden = set(map(id, (*self._unexplained, *self._repeated)))
+        for name, reports in self._all.items():
+            stats[name] = [report for report in reports if id(report) not in hidden]
+        return (yield)
 
     def show_all(self, terminalreporter: pytest.TerminalReporter) -> None:
         """Show all errors and failures again: pytest counts them, and lists them in its short summary.
@@ -304,6 +293,8 @@ class ErrorGroups:
         It does not list the cases that fail only a gate. They are explained here.
         """
         terminalreporter.stats |= self._all
+        if self._repeated:
+            terminalreporter.write_sep("_", f"{pluralize(len(self._repeated), 'more case')} with errors as above")
         if self._unexplained:
             is_listed = "f" in terminalreporter.reportchars
             _name_others(terminalreporter, self._unexplained, is_listed=is_listed)
@@ -323,45 +314,22 @@ class ErrorGroups:
         if others:
             _name_others(reporter, others, is_listed=False)
 
-    def _shorten(self, group: list[tuple[pytest.TestReport, Explanation]]) -> None:
-        from pytest_packbench.analysis.listing import name_some
 
-        (first, explanation), *others = group
-        names = name_some([_name(report) for report, _ in others[:_MAX_NAMED]], len(others))
-        text = f"{explanation.text}\nthe same error in {pluralize(len(others), 'more case')}: {names}"
-        self._show(first, explanation, text=text)
-        for report, other in others:
-            self._show(report, other, reprcrash=replace(other.reprcrash, message=f"the same error as {_name(first)}"))
+def _repeated(reports: Iterable[pytest.TestReport | pytest.CollectReport]) -> Iterator[pytest.TestReport]:
+    """Yield the reports of cases whose error is that of an earlier one."""
+    from pytest_packbench.analysis.listing import error_key
 
-    def _show(self, report: pytest.TestReport, explanation: Explanation, **changed: Any) -> None:
-        """Change the explanation of a report until the end of pytest's summary."""
-        self._original.append((report, explanation))
-        report.longrepr = replace(explanation, **changed)  # type: ignore[assignment]  # as above
-
-
-def _explained(
-    reports: Iterable[pytest.TestReport | pytest.CollectReport],
-) -> Iterator[tuple[pytest.TestReport, Explanation]]:
-    """Yield the reports with an explanation: others are those of errors that no case has, and of collection."""
+    seen: set[str] = set()
     for report in reports:
         explanation: object = report.longrepr
+        # others are of errors that no case has, and of collection
         if isinstance(report, pytest.TestReport) and isinstance(explanation, Explanation):
-            yield report, explanation
-
-
-def _repeated(
-    reports: Iterable[pytest.TestReport | pytest.CollectReport],
-) -> list[list[tuple[pytest.TestReport, Explanation]]]:
-    """Return the reports with equal errors, in groups of two or more, each with its explanation."""
-    groups: dict[str, list[tuple[pytest.TestReport, Explanation]]] = {}
-    for report, explanation in _explained(reports):
-        from pytest_packbench.analysis.listing import error_key
-
-        lines = [line for line in explanation.text.splitlines() if not line.startswith((RERUN, INPUT))]
-        path = report.location[0]
-        text = "\n".join(lines).replace(f"{path}:{explanation.reprcrash.lineno}:", f"{path}:")
-        groups.setdefault(error_key(text, report.location[2], path), []).append((report, explanation))
-    return [group for group in groups.values() if len(group) > 1]
+            lines = [line for line in explanation.text.splitlines() if not line.startswith((RERUN, INPUT))]
+            path, _, name = report.location
+            key = error_key("\n".join(lines), name, path)
+            if key in seen:
+                yield report
+            seen.add(key)
 
 
 def _is_failing_case(report: pytest.TestReport) -> bool:

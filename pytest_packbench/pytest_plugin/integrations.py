@@ -185,31 +185,11 @@ def refuse_repetition(config: pytest.Config) -> None:
         dist = config.workerinput.get(DIST)
     if dist == "each":
         raise pytest.UsageError("--dist=each: each worker would attempt every case; use --dist=load")
-    given = " ".join(map(str, config.invocation_params.args))
-    if (
-        "--tx" in given
-        and not hasattr(config, "workerinput")
-        and (dist == "no" or getattr(config.option, "numprocesses", None))
-    ):
-        # xdist itself would run all cases on this machine, and not say so
-        raise pytest.UsageError("--tx: expected --dist=load as well, and no -n")
     forced = getattr(config.option, "force_reruns", None)
     if forced:
         raise pytest.UsageError(
             f"--force-reruns={forced}: each case is attempted once; use --reruns, which cases opt out of"
         )
-
-
-def reruns(config: pytest.Config) -> int:
-    """Return how often pytest-rerunfailures repeats a failed test by option or ini; 0 without the plugin."""
-    if not hasattr(config.option, "reruns"):
-        return 0
-    if config.option.reruns is not None:
-        return int(config.option.reruns)
-    # the plugin ignores what is no number, too
-    with suppress(TypeError, ValueError):
-        return int(config.getini("reruns"))
-    return 0
 
 
 def opt_out_of_reruns(config: pytest.Config, items: Iterable[pytest.Item]) -> None:
@@ -221,9 +201,13 @@ def opt_out_of_reruns(config: pytest.Config, items: Iterable[pytest.Item]) -> No
     """
     if not hasattr(config.option, "force_reruns"):
         return
-    general = reruns(config)
+    general = config.option.reruns
+    if general is None:
+        # the plugin ignores what is no number, too
+        with suppress(TypeError, ValueError):
+            general = int(config.getini("reruns"))
     # in this mode the plugin adds up the numbers of option and mark
-    own = -general if getattr(config.option, "reruns_mode", "") == "append" else 0
+    own = -(general or 0) if getattr(config.option, "reruns_mode", "") == "append" else 0
     for item in items:
         if item_run(item) is not None and (general or item.get_closest_marker("flaky") is not None):
             item.add_marker(pytest.mark.flaky(reruns=own), append=False)

@@ -36,9 +36,8 @@ from pytest_packbench.pytest_plugin.settings import Selection, find_named
 from pytest_packbench.pytest_plugin.terminal import suite_line
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
+    from collections.abc import Generator, Iterable, Mapping, Sequence
 
-    from pytest_packbench.model.request import VerifyRequest
     from pytest_packbench.model.score import Score
     from pytest_packbench.model.suite import Suite
     from pytest_packbench.pytest_plugin.recorder import Recorder
@@ -58,8 +57,7 @@ def parametrize(metafunc: pytest.Metafunc) -> None:
         pytest.Collector.CollectError: the mark is invalid; one line names the test.
     """
     try:
-        cases, several = _cases_for(metafunc)
-        metafunc.parametrize(FIXTURE, _parameters(cases, several=several), indirect=True)
+        metafunc.parametrize(FIXTURE, _parameters(_cases_for(metafunc)), indirect=True)
     except (MarkError, pytest.UsageError) as error:
         raise pytest.Collector.CollectError(f"{metafunc.definition.nodeid}: {MARK}: {error}") from None
 
@@ -96,25 +94,6 @@ def add_marked_tests(config: pytest.Config, tests: str, reports: Iterable[pytest
             plugin.pytest_runtest_logreport(report=report)
 
 
-def check_of(item: pytest.Item) -> Callable[[object], Score]:
-    """Return the function `packbench_check` of a marked test."""
-    run = _marked(item)
-
-    def packbench_check(result: object) -> Score:
-        __tracebackhide__ = True
-        return run.check(result)
-
-    return packbench_check
-
-
-def request_of(item: pytest.Item) -> VerifyRequest:
-    """Return the verify request of a marked test's case."""
-    run = _marked(item)
-    if run.loaded is None:
-        raise CaseBroken(run.problem)
-    return run.pack.request(run.loaded.case)
-
-
 class MarkError(ValueError):
     """A mark is invalid; one line with the reason and what to do."""
 
@@ -137,16 +116,17 @@ class MarkFilter(NamedTuple):
         Raises:
             MarkError: it names no suite, or has an invalid argument.
         """
-        arguments = [*map(repr, mark.args), *(f"{name}={value!r}" for name, value in mark.kwargs.items())]
-        got = f"got {MARK}({', '.join(arguments)})"
-        if not mark.args or not all(isinstance(name, str) and name for name in mark.args):
-            raise MarkError(f"{got}; expected names of suites, each a string")
         values = {name: [value] if isinstance(value, str) else value for name, value in mark.kwargs.items()}
-        for name, texts in values.items():
-            if name not in _FILTERS:
-                raise MarkError(f'{got}; unknown argument "{name}"; expected one of {", ".join(_FILTERS)}')
-            if not isinstance(texts, list | tuple) or not texts or not all(isinstance(text, str) for text in texts):
-                raise MarkError(f"{got}; expected a string for {name}, or a list of strings")
+        lists = (mark.args, *values.values())
+        are_texts = all(
+            isinstance(texts, list | tuple) and texts and all(text and isinstance(text, str) for text in texts)
+            for texts in lists
+        )
+        if not are_texts or not values.keys() <= set(_FILTERS):
+            arguments = [*map(repr, mark.args), *(f"{name}={value!r}" for name, value in mark.kwargs.items())]
+            filters = f"{', '.join(_FILTERS[:-1])} or {_FILTERS[-1]}"
+            expected = f"expected names of suites, and {filters} with a string or a list of strings"
+            raise MarkError(f"got {MARK}({', '.join(arguments)}); {expected}")
         return cls(tuple(dict.fromkeys(mark.args)), values)
 
     def matches(self, case: SuiteCase) -> bool:
@@ -311,19 +291,19 @@ class MarkedTests:
         self._shown_path = partial(shown_path, root=rootdir_of(config))
         self._cases: dict[str, tuple[SuiteCase, ...]] = {}
         self._contexts: dict[tuple[str, str], SuiteContext] = {}
-        self._counts: Counter[str] = Counter()
 
     def cases_for(self, suites: Sequence[Suite], mark_filter: MarkFilter) -> list[SuiteCase]:
         """Return the cases that a mark selects; each suite is read once per session.
 
         Raises:
-            MarkError: a suite has no such case.
+            MarkError: a suite has no such case, or a rule that no case uses.
         """
         selected = []
         for suite in suites:
             if suite.name not in self._cases:
                 cases = suite_cases(suite, self.contexts.pack_of(suite), self._shown_path)
-                self._refuse_unused_rules(suite, cases)
+                if unused := self.contexts.unused_rules(suite, [case.loaded for case in cases]):
+                    raise MarkError("; ".join(unused))
                 self._cases[suite.name] = cases
             matching = [case for case in self._cases[suite.name] if mark_filter.matches(case)]
             if not matching:
@@ -332,18 +312,6 @@ class MarkedTests:
             shard = self.contexts.settings.shard
             selected += [case for case in matching if shard is None or case.at.written_id in shard]
         return selected
-
-    def _refuse_unused_rules(self, suite: Suite, cases: Sequence[SuiteCase]) -> None:
-        """Refuse rules that no case of a suite uses, as for its case files.
-
-        Raises:
-            MarkError: there is such a rule.
-        """
-        expected = [case.loaded.case.expected for case in cases if case.loaded is not None]
-        # the rule may be for a case that can't be read
-        unused = self.contexts.unused_rules(suite, expected) if len(expected) == len(cases) else ()
-        if unused:
-            raise MarkError("; ".join(unused))
 
     def context(self, run: MarkedRun) -> SuiteContext:
         """Return the context of a suite in one test function."""
@@ -359,19 +327,14 @@ class MarkedTests:
             setattr(item, RUN, _run_for(self, item, case))
 
     def pytest_collection_finish(self, session: pytest.Session) -> None:
-        """Count the selected tests, and refuse a case that is run twice."""
-        runs = [run for item in session.items if (run := run_of(item)) is not None]
-        self._counts = Counter(run.suite.name for run in runs if run.test_function)
-        _refuse_doubles(runs)
+        """Refuse a case that is run twice."""
+        _refuse_doubles([run for item in session.items if (run := run_of(item)) is not None])
 
-    def pytest_report_collectionfinish(self) -> list[str]:
+    def pytest_report_collectionfinish(self, items: Sequence[pytest.Item]) -> list[str]:
         """List the suites of marked tests, which were not known when the header was written."""
         mode, suites = self.contexts.settings.mode, self.contexts.suites
-        return [
-            f"{suite_line(suite, mode)}, run by {self._counts[name]} marked tests"
-            for name, suite in suites.items()
-            if self._counts[name]
-        ]
+        counts = Counter(run.suite.name for item in items if isinstance(run := run_of(item), MarkedRun))
+        return [f"{suite_line(suites[name], mode)}, run by {count} marked tests" for name, count in counts.items()]
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtest_setup(self, item: pytest.Item) -> None:
@@ -405,26 +368,6 @@ class MarkedTests:
         return result
 
 
-class UnsupportedTests:
-    """Lets marked tests fail that can't be parametrized, so that none passes without a measurement."""
-
-    def __init__(self, items: Sequence[pytest.Item]) -> None:
-        self._items = set(items)
-
-    @pytest.hookimpl(tryfirst=True)
-    def pytest_runtest_setup(self, item: pytest.Item) -> None:
-        """Raise an error with what to do."""
-        if item in self._items:
-            pytest.fail(f"{MARK}: a unittest.TestCase can't use fixtures; write the test as a function", pytrace=False)
-
-
-def _marked(item: pytest.Item) -> MarkedRun:
-    run = run_of(item)
-    if not isinstance(run, MarkedRun):
-        raise TypeError(f"{item.nodeid} has no case")
-    return run
-
-
 def _run_for(tests: MarkedTests, item: pytest.Item, case: SuiteCase) -> MarkedRun:
     parent = item.parent.nodeid if item.parent is not None else ""
     return MarkedRun(
@@ -443,27 +386,27 @@ def _run_for(tests: MarkedTests, item: pytest.Item, case: SuiteCase) -> MarkedRu
     )
 
 
-def _cases_for(metafunc: pytest.Metafunc) -> tuple[list[SuiteCase], bool]:
-    """Return a function's cases, and whether its marks name several suites."""
+def _cases_for(metafunc: pytest.Metafunc) -> list[SuiteCase]:
+    """Return a function's cases, in the order of suites and files."""
     if FIXTURE not in metafunc.fixturenames:
         raise MarkError("the test does not use the fixture packbench_check, which scores its result; add it")
     cases: dict[tuple[str, str], SuiteCase] = {}
-    filters = [MarkFilter.of(mark) for mark in metafunc.definition.iter_markers(MARK)]
-    for mark_filter in filters:
+    for mark in metafunc.definition.iter_markers(MARK):
+        mark_filter = MarkFilter.of(mark)
         suites = [_suite_of_mark(metafunc.config, name) for name in mark_filter.suites]
         _check_settings(metafunc.config)
         for case in _tests_of(metafunc.config).cases_for(suites, mark_filter):
             cases.setdefault((case.at.path, case.at.name), case)
-    names = {name for mark_filter in filters for name in mark_filter.suites}
-    return sorted(cases.values(), key=lambda case: (case.suite.name, case.at.path, case.at.line)), len(names) > 1
+    return sorted(cases.values(), key=lambda case: (case.suite.name, case.at.path, case.at.line))
 
 
-def _parameters(cases: Sequence[SuiteCase], *, several: bool) -> list[object]:
+def _parameters(cases: Sequence[SuiteCase]) -> list[object]:
     """Return pytest's parameters for cases, with ids and the marks for `-m`.
 
     The id of a parameter is that of the case, after the suite's name if there are several suites, and after the folder
     if the suite has the id twice.
     """
+    several = len({case.suite.name for case in cases}) > 1
     times = Counter((case.suite.name, case.at.name) for case in cases)
     parameters: list[object] = []
     for case in cases:

@@ -50,7 +50,6 @@ class Prefetcher:
         self._contexts = contexts
         self._runs: dict[str, CaseRun] = {}
         self._finished_trials: dict[AttemptKey, Trial] = {}
-        self._planned: dict[str, list[Job]] = {}
         self._is_planned = False
         self._next_item: pytest.Item | None = None
         self._is_worker = hasattr(config, "workerinput")
@@ -79,10 +78,8 @@ class Prefetcher:
         """
         self._runs[run.nodeid] = run
         trials = dict(resumed)
-        jobs = self._planned.pop(run.nodeid, None)
-        if jobs is None:
-            jobs = list(self._jobs(run))
-            self.runner.plan(jobs)
+        jobs = list(self._jobs(run))
+        self.runner.plan(jobs)
         for job in jobs:
             done = self.runner.wait_for(job, self._tick)
             label = f" (trial {job.key.trial + 1})" if self._trials > 1 else ""
@@ -153,9 +150,7 @@ class Prefetcher:
     def _plan(self, items: Iterable[pytest.Item]) -> None:
         runs = [run for item in items if (run := file_run(item)) is not None and not _may_be_skipped(item)]
         self._runs.update({run.nodeid: run for run in runs})
-        jobs = {run.nodeid: list(self._jobs(run)) for run in runs if run.nodeid not in self._planned}
-        self._planned.update(jobs)
-        self.runner.plan(job for planned in jobs.values() for job in planned)
+        self.runner.plan(job for run in runs for job in self._jobs(run))
 
     def _jobs(self, run: CaseRun) -> Iterator[Job]:
         if run.problem or run.loaded is None or run.loaded.case.notes.skip is not None:

@@ -33,7 +33,7 @@ from pytest_packbench.pytest_plugin.explain import ErrorGroups
 from pytest_packbench.pytest_plugin.integrations import refuse_repetition, register_integrations
 from pytest_packbench.pytest_plugin.recorder import Recorder
 from pytest_packbench.pytest_plugin.secrets import Secrets
-from pytest_packbench.pytest_plugin.settings import check_selected, read_settings
+from pytest_packbench.pytest_plugin.settings import read_settings
 from pytest_packbench.pytest_plugin.suites import open_suites
 from pytest_packbench.pytest_plugin.terminal import Progress, Terminal
 
@@ -63,7 +63,6 @@ def register(config: pytest.Config, *, collecting: bool = False) -> None:
         config.args[:] = [argument for argument in config.args if argument not in selection.contained]
     contexts = open_suites(config, read_settings(config), selection.suites)
     config.stash[CONTEXTS] = contexts
-    check_selected(contexts, selection)
     collector = Collector(contexts, selection)
     _add(config, collector, GarbageCollection(), Reporter(), Secrets(contexts.redactor), LastResort())
     register_integrations(config, collecting=collecting)
@@ -94,14 +93,13 @@ def _register_reporting(
     config.stash[KEEP] = recorder.journal
     if prefetcher is not None:
         prefetcher.on_ended = recorder.journal_ended
-    if contexts.settings.mode != "fixture" and not config.option.collectonly:
-        progress = Progress(config, recorder, prefetcher)
+    if prefetcher is not None and contexts.settings.mode != "fixture":
+        progress = Progress(config, contexts.clients.ledger, prefetcher)
         _add(config, progress)
-        if prefetcher is not None:
-            prefetcher.tick, prefetcher.clear = progress.tick, progress.clear
+        prefetcher.tick, prefetcher.clear = progress.tick, progress.clear
     controller = config.pluginmanager.getplugin(CONTROLLER)
     if controller is not None:
-        controller.attach(recorder)
+        controller.recorder = recorder
 
 
 def _add(config: pytest.Config, *plugins: object) -> None:

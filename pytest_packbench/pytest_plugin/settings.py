@@ -18,12 +18,11 @@ import pytest
 
 # the module, because tests replace its SUITES
 from pytest_packbench import plugin
-from pytest_packbench.cases.files import LINES_SUFFIX, SUFFIXES, file_stem, find_case, is_line_name
+from pytest_packbench.cases.files import LINES_SUFFIX, SUFFIXES, file_stem, find_case
 from pytest_packbench.cases.recordings import count_controls, needs_gateway
 from pytest_packbench.cases.suites import describe_case_counts, named_suites, suite_names, unknown_suite_message
 from pytest_packbench.model.errors import pluralize
-from pytest_packbench.model.run import MODES, RECORDED, STUB, Caps, RunOptions, Shard, shard_of
-from pytest_packbench.model.score import FIXTURE
+from pytest_packbench.model.run import MODES, RECORDED, STUB, Caps, RunOptions, Shard
 from pytest_packbench.model.suite import CONTROLS, FIXTURES
 from pytest_packbench.packs import TARGET_FILES
 from pytest_packbench.plugin import BY_NAME, LEFT_OUT, REMOVED, SELECTION, rootdir_of, setting_of, suites_root
@@ -31,10 +30,9 @@ from pytest_packbench.policy import DEFAULT_SETTINGS, HOOKS, policy_settings
 from pytest_packbench.runs.folder import BASELINE_WORDS, is_run_id
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Iterable, Mapping
 
     from pytest_packbench.cases.suites import FoundSuite
-    from pytest_packbench.pytest_plugin.suites import SessionSuites
 
 
 _CONCURRENCY = 8
@@ -94,14 +92,12 @@ class Selection(NamedTuple):
         suites: all suites requested, by name or by a path in them.
         files: the files of cases among the arguments, absolute, with the names of the cases behind `::`; with none
             if the whole file is requested as well.
-        single: those of them that no other argument requests as a whole.
         contained: the arguments that another one contains.
     """
 
     named: tuple[str, ...]
     suites: tuple[FoundSuite, ...]
     files: Mapping[str, frozenset[str]] = MappingProxyType({})
-    single: Mapping[str, frozenset[str]] = MappingProxyType({})
     required: tuple[str, ...] = ()
     contained: tuple[str, ...] = ()
 
@@ -159,12 +155,10 @@ def activate(config: pytest.Config, collected: list[str]) -> None:
             return
     named = {known[name] for name in names}
     suites = tuple(dict.fromkeys(suite for suite in known.values() if suite in selected or suite in named))
-    files, single = _files(under)
     config.stash[SELECTION] = Selection(
         named=tuple(suite.name for suite in named),
         suites=suites,
-        files=files,
-        single=single,
+        files=_files(under),
         required=() if from_ini else tuple(suite.name for suite in named),
         contained=tuple(
             text for text, each in zip(texts, arguments, strict=True) if _is_contained(each, arguments, under)
@@ -223,19 +217,12 @@ def _is_contained(argument: tuple[str, str], arguments: list[tuple[str, str]], u
     )
 
 
-def _files(under: list[tuple[str, str]]) -> tuple[dict[str, frozenset[str]], dict[str, frozenset[str]]]:
+def _files(under: list[tuple[str, str]]) -> dict[str, frozenset[str]]:
     cases: dict[str, set[str]] = {}
     for path, name in under:
         if path.endswith(SUFFIXES):
             cases.setdefault(path, set()).add(name)
-    whole = {path for path, name in under if not name}
-    files = {path: frozenset() if "" in names else frozenset(names) for path, names in cases.items()}
-    single = {
-        path: names
-        for path, names in files.items()
-        if names and whole.isdisjoint(str(parent) for parent in Path(path).parents)
-    }
-    return files, single
+    return {path: frozenset() if "" in names else frozenset(names) for path, names in cases.items()}
 
 
 def show_suites(config: pytest.Config) -> int:
@@ -361,8 +348,12 @@ class _Reader:
         """Return the shard; None if it is not set."""
         # without a value, as of an unset variable, all would run
         value, source = self.given("shard", "a part such as 2/5, or no such option")
+        if not value:
+            return None
+        if SELECTION in self._config.stash and self._config.stash[SELECTION].files:
+            raise pytest.UsageError(f"{source}: got {value!r} and the path of a case; expected one of them")
         try:
-            return Shard.parse(str(value)) if value else None
+            return Shard.parse(str(value))
         except ValueError as error:
             raise pytest.UsageError(f"{source}: {error}") from None
 
@@ -494,46 +485,18 @@ def hook_files(config: pytest.Config) -> tuple[str, ...]:
     return tuple(sorted({code.co_filename for code in codes if code is not None}))
 
 
-def check_selected(contexts: SessionSuites, selection: Selection) -> None:
-    """Check that the cases that the command line names are in the shard, and that its controls are replayed.
-
-    Raises:
-        pytest.UsageError: a case is in another shard, or a control is named in a mode that asks a model.
-    """
-    mode, shard = contexts.settings.mode, contexts.settings.shard
-    for path, names, kind in _files_of(contexts, selection):
-        if kind == "control" and mode != FIXTURE:
-            raise pytest.UsageError(
-                f"--packbench-mode={mode}: {os.path.relpath(path)} is a control, which only fixture mode replays; "
-                "leave out the path, or the mode"
-            )
-        for name in sorted(names or ([] if path.endswith(LINES_SUFFIX) else [file_stem(path)])):
-            if shard is not None and name not in shard and not is_line_name(name):
-                raise pytest.UsageError(
-                    f"--packbench-shard: {name} is in shard {shard_of(name, shard.count)}/{shard.count}, not in "
-                    f"{shard}; to run a case by its path, leave out the shard"
-                )
-
-
-def check_cases_exist(contexts: SessionSuites, selection: Selection) -> None:
-    """Check that the cases that the command line names exist.
+def check_cases_exist(selection: Selection) -> None:
+    """Check that the cases and controls that the command line names exist.
 
     Raises:
         pytest.UsageError: one of them does not.
     """
-    for path, names, kind in _files_of(contexts, selection):
+    for path, names in selection.files.items():
         file = os.path.relpath(path)
         if not os.path.exists(path):  # noqa: PTH110 - it is text already
             raise pytest.UsageError(f"file not found: {file}")
+        # a stray file is named after itself
+        of_file = {file_stem(path), os.path.basename(path)}  # noqa: PTH119 - likewise
         for name in sorted(names):
-            if find_case(path, name) is None or (not path.endswith(LINES_SUFFIX) and name != file_stem(path)):
-                raise pytest.UsageError(f"not found: {file}::{name}: no {kind} of the file has this id")
-
-
-def _files_of(contexts: SessionSuites, selection: Selection) -> Iterator[tuple[str, frozenset[str], str]]:
-    """Yield the files that the command line names in the folders of suites: names in it, and `case` or `control`."""
-    for suite in contexts.suites.values():
-        for kind, folder in (("case", suite.cases_path), ("control", suite.controls_path)):
-            for path, names in selection.files.items():
-                if path.startswith(f"{folder}{os.sep}"):
-                    yield path, names, kind
+            if find_case(path, name) is None if path.endswith(LINES_SUFFIX) else name not in of_file:
+                raise pytest.UsageError(f"not found: {file}::{name}: nothing in the file has this id")

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from pytest_packbench.engine.contexts import SuiteContext
     from pytest_packbench.engine.result_builder import CaseRef
     from pytest_packbench.engine.serving import Serving
+    from pytest_packbench.model.case import LoadedCase
     from pytest_packbench.model.pack import Pack
     from pytest_packbench.model.redaction import Redactor
     from pytest_packbench.model.suite import Suite
@@ -166,10 +167,12 @@ class SessionSuites(SuiteContexts):
 
             self.clients.ledger.stop(UNWRITABLE, f"{problem}; answers would be lost")
 
-    def unused_rules(self, suite: Suite, expected: Sequence[Any]) -> list[str]:
-        """Return the rules of a suite that none of these cases uses, given their `expected`, with its file."""
+    def unused_rules(self, suite: Suite, cases: Sequence[LoadedCase | None]) -> list[str]:
+        """Return the rules of a suite that none of its cases uses, with its file; none if a case can't be read."""
         file = shown_path(suite.path / CONFIG_NAME, rootdir_of(self.config))
-        unused = self.pack_of(suite).unused_rules(expected, suite.config) if expected else ()
+        expected = [loaded.case.expected for loaded in cases if loaded is not None]
+        is_known = bool(cases) and len(expected) == len(cases)
+        unused = self.pack_of(suite).unused_rules(expected, suite.config) if is_known else ()
         return [f"{file}: {rule}" for rule in unused]
 
     def expected_text(self, case_refs: Iterable[CaseRef]) -> str:

@@ -1,6 +1,6 @@
 """The terminal: a line per suite at the start, the score beside each item with -v, tables and paths at the end.
 
-How far a live run is: on a terminal one line that is rewritten, elsewhere a line every 30 seconds.
+How far a live run in one process is: on a terminal one line that is rewritten, elsewhere a line every 30 seconds.
 """
 
 from __future__ import annotations
@@ -8,28 +8,26 @@ from __future__ import annotations
 import math
 import os
 import shlex
-import threading
 import time
 from contextlib import nullcontext
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from pytest_packbench.engine.conditions import guard_name
 from pytest_packbench.model.errors import pluralize
-from pytest_packbench.model.result import format_timestamp
 from pytest_packbench.model.run import BUNDLED
 from pytest_packbench.pytest_plugin.case_run import file_run
 from pytest_packbench.pytest_plugin.explain import VERBOSE, target_options
-from pytest_packbench.pytest_plugin.integrations import reruns
 from pytest_packbench.reports.terminal import caps_text, gateway_text, prompts_text, spent_text
-from pytest_packbench.runs.metadata import sum_spending
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Mapping, Sequence
 
     from pytest_packbench.analysis.conclusion import Conclusion
     from pytest_packbench.engine.contexts import SuiteContext
+    from pytest_packbench.engine.metering import Ledger
+    from pytest_packbench.engine.runner import RunProgress
     from pytest_packbench.model.suite import Suite
     from pytest_packbench.pytest_plugin.explain import ErrorGroups
     from pytest_packbench.pytest_plugin.prefetch import Prefetcher
@@ -40,14 +38,10 @@ FAILING = frozenset({"failed", "error"})
 """The verdicts that a progress line counts as failing."""
 INTERVAL_S = 30.0
 """The time between two lines where the output is no terminal."""
-_TICK_S = 0.5
-_RENEWED_S = 0.2
 _LEAST_DONE = 3
 """Attempts from which a rate is estimated."""
 _QUIET = -2
-_UNKNOWN = 2
-"""How important it is what is not known of tokens and cost."""
-_MINUTE, _HOUR = 60, 3600
+_MINUTE = 60
 
 
 class Terminal:
@@ -64,8 +58,6 @@ class Terminal:
         lines = [line for suite in contexts.suites.values() for line in self._header(suite)]
         if contexts.serving is not None:
             lines.insert(0, gateway_text(contexts.settings.mode, contexts.serving.upstreams))
-        if reruns(config):
-            lines.append("packbench: each case is attempted once: --reruns applies to other tests only")
         # of a server, only the result is recorded
         if contexts.settings.mode == "record" and any(map(_records_prompts, self._opened())):
             lines.insert(0, prompts_text(recorded=contexts.settings.record_prompts))
@@ -180,130 +172,84 @@ def suite_line(suite: Suite, mode: str) -> str:
     return f"packbench: suite {suite.name}{note}, pack {suite.config.pack}, {mode} mode"
 
 
-class Standing(NamedTuple):
-    """How far a run is.
-
-    Attributes:
-        done: attempts that are over.
-        planned: attempts in all, those included.
-        failing: those that failed or ended in an error.
-        under_way: attempts that have started and are not over; None if that is not known.
-        oldest_s: the age of the oldest of them, seconds; 0 if that is not known.
-        retries: model calls that were repeated.
-        spent: the ledger as JSON (`Ledger.as_json`).
-        made: attempts of this session that are over; a resumed run has others.
-        elapsed_s: the time since the first of them was due, seconds.
-    """
-
-    done: int
-    planned: int
-    failing: int
-    under_way: int | None
-    oldest_s: float
-    retries: int
-    spent: Mapping[str, Any]
-    made: int
-    elapsed_s: float
-
-
-def seconds_left(standing: Standing) -> float | None:
-    """Return the time until the end at the rate so far, seconds; None while too few attempts are over."""
-    if standing.made < max(_LEAST_DONE, standing.under_way or 0):
-        return None
-    return (standing.planned - standing.done) * standing.elapsed_s / standing.made
-
-
-def progress_line(standing: Standing, width: int | None = None) -> str:
-    """Return how far a run is, in one line.
+def progress_line(
+    progress: RunProgress,
+    spent: Mapping[str, Any],
+    *,
+    failing: int = 0,
+    retries: int = 0,
+    elapsed_s: float = 0.0,
+    width: int | None = None,
+) -> str:
+    """Return how far a run is, in one line, what matters most first.
 
     Args:
-        standing: how far it is.
-        width: the number of characters that there is space for: what matters least is left out; None for all.
+        progress: the attempts.
+        spent: the ledger as JSON (`Ledger.as_json`).
+        failing: attempts that failed or ended in an error.
+        retries: model calls that were repeated.
+        elapsed_s: the time since the first attempt was due, seconds.
+        width: the number of characters that there is space for; None for all.
     """
-    spent = standing.spent
-    oldest = f", the oldest for {standing.oldest_s:.0f} s" if standing.oldest_s >= 1 else ""
-    under_way = f"{standing.under_way} under way" if standing.under_way else ""
-    has_called = spent["calls"] is None or spent["calls"] > 0
-    left = seconds_left(standing)
-    # each with its importance
-    parts = [
-        (9, f"packbench: {standing.done:,} of {standing.planned:,} done"),
-        (8, f"{standing.failing:,} failing"),
-        (5, under_way),
-        (1, oldest.removeprefix(", ") if under_way else ""),
-        (4, _plural(standing.retries, "retry", "retries") if standing.retries else ""),
-        (3, f"{spent['tokens']:,} tokens" if has_called and spent["tokens"] is not None else ""),
-        (6, f"{spent['cost']:.4f} {spent['currency']}" if has_called and spent["cost"] is not None else ""),
-        (2, " and ".join(name for name in ("tokens", "cost") if has_called and spent[name] is None)),
-        (7, "time left not known" if left is None else f"{_duration(left)} left"),
-    ]
-    shown = [(rank, f"{text} not known" if rank == _UNKNOWN else text) for rank, text in parts if text]
-    while width is not None and len(shown) > 1 and len(", ".join(text for _, text in shown)) > width:
-        shown.remove(min(shown))
-    line = ", ".join(text for _, text in shown)
-    return line if width is None else line[:width]
-
-
-def _plural(count: int, one: str, more: str) -> str:
-    return f"{count:,} {one if count == 1 else more}"
+    done, planned, in_flight = progress.done, progress.planned, progress.in_flight
+    parts = [f"packbench: {done:,} of {planned:,} done", f"{failing:,} failing"]
+    if done >= max(_LEAST_DONE, in_flight):
+        parts.append(f"{_duration((planned - done) * elapsed_s / done)} left")
+    if spent["cost"]:
+        parts.append(f"{spent['cost']:.4f} {spent['currency']}")
+    if in_flight:
+        parts.append(f"{in_flight} under way")
+    if progress.oldest_s >= 1:
+        parts.append(f"the oldest for {progress.oldest_s:.0f} s")
+    if retries:
+        parts.append(pluralize(retries, "repeated call"))
+    if spent["tokens"]:
+        parts.append(f"{spent['tokens']:,} tokens")
+    while width is not None and len(parts) > 1 and len(", ".join(parts)) > width:
+        parts.pop()
+    return ", ".join(parts)[:width]
 
 
 def _duration(seconds: float) -> str:
-    """Return an estimate in words: in steps of 5 s, of minutes above 90 s, of 10 minutes above 90 minutes."""
+    """Return an estimate in words: in steps of 5 s, of minutes above 90 s."""
     if seconds <= 1.5 * _MINUTE:
         return f"about {5 * max(1, math.ceil(seconds / 5))} s"
-    if seconds <= 1.5 * _HOUR:
-        return f"about {math.ceil(seconds / _MINUTE)} min"
-    hours, minutes = divmod(math.ceil(seconds / 600) * 10, _MINUTE)
-    return f"about {hours} h {minutes} min" if minutes else f"about {hours} h"
+    return f"about {math.ceil(seconds / _MINUTE):,} min"
 
 
 class Progress:
-    """Shows how far a live or record run is, while pytest waits and between its own lines.
+    """Shows how far a live or record run in one process is, while pytest waits and between its own lines.
 
     It writes nothing with `-q -q` or without pytest's terminal reporter.
 
     Args:
         config: the session's.
-        recorder: has the selected cases and the results.
-        prefetcher: makes the attempts; None in xdist's controller, and where marked tests make them.
+        ledger: what the run has spent.
+        prefetcher: makes the attempts.
     """
 
-    def __init__(self, config: pytest.Config, recorder: Recorder, prefetcher: Prefetcher | None) -> None:
+    def __init__(self, config: pytest.Config, ledger: Ledger, prefetcher: Prefetcher) -> None:
         self._config = config
-        self._recorder = recorder
+        self._ledger = ledger
         self._prefetcher = prefetcher
-        self._workers: dict[str, dict[str, Any]] = {}
-        self._started_s = time.monotonic()
-        self._written_s = self._started_s
+        self._started_s = self._written_s = time.monotonic()
         self._is_visible = False
-        self._text = ""
         self._is_over = False
-        self._end = threading.Event()
-
-    def note_worker(self, told: dict[str, Any]) -> None:
-        """Take what a worker of xdist has in flight, retried and spent."""
-        self._workers[told["worker"]] = told
 
     def tick(self) -> None:
         """Write the line, or the next one if it is time; called on the main thread about twice a second."""
-        if self._is_over or self._reporter is None:
+        reporter: Any = self._config.pluginmanager.getplugin("terminalreporter")
+        if self._is_over or reporter is None or self._config.get_verbosity() <= _QUIET:
             return
-        if not self._is_on_terminal:
-            if time.monotonic() - self._written_s >= INTERVAL_S:
-                self._written_s = time.monotonic()
-                standing = self.standing()
-                # workers of xdist may be collecting
-                if standing.planned:
-                    self._write_line(progress_line(standing))
-        # before the first report, xdist rewrites lines of its own
-        elif self._prefetcher is not None or self._workers:
-            width = self._config.get_terminal_writer().fullwidth - 1
-            if not self._text or time.monotonic() - self._written_s >= _RENEWED_S:
-                self._written_s = time.monotonic()
-                self._text = progress_line(self.standing(), width)
-            self._write_below(self._text[:width])
+        if reporter.isatty and os.environ.get("TERM") != "dumb":
+            self._write_below(self._line(self._config.get_terminal_writer().fullwidth - 1))
             self._is_visible = True
+        elif time.monotonic() - self._written_s >= INTERVAL_S:
+            self._written_s = time.monotonic()
+            with self._uncaptured():
+                # pytest knows of it, and repeats what its next result belongs to
+                reporter.write_line(self._line(None))
+                reporter.flush()
 
     def clear(self) -> None:
         """Remove the line of a terminal before pytest writes."""
@@ -311,97 +257,37 @@ class Progress:
             self._write_below("")
             self._is_visible = False
 
-    def standing(self) -> Standing:
-        """Return how far the run is."""
-        told = self._workers.values()
-        ledger = self._recorder.contexts.clients.ledger
-        under_way: int | None
-        if self._prefetcher is not None:
-            progress = self._prefetcher.runner.progress()
-            done, planned, under_way, oldest_s = progress.done, progress.planned, progress.in_flight, progress.oldest_s
-            failing, made = self._prefetcher.failing, done
-        else:
-            runs = self._recorder.runs.values()
-            results = [result for run in runs for trials in run.results.by_nodeid.values() for result in trials]
-            started = format_timestamp(self._recorder.started_ns)
-            done = len(results)
-            planned = sum(len(run.selected) for run in runs) * self._recorder.contexts.settings.trials
-            under_way, oldest_s = sum(worker["in_flight"] for worker in told) if told else None, 0.0
-            failing = sum(result.score.verdict in FAILING for result in results)
-            made = sum(result.attempt.timestamp >= started for result in results)
-        return Standing(
-            done=done,
-            planned=planned,
-            failing=failing,
-            under_way=under_way,
-            oldest_s=oldest_s,
-            retries=sum(worker["retries"] for worker in told) + ledger.retries,
-            spent=sum_spending([worker["spent"] for worker in told]) if told else ledger.as_json(),
-            made=made,
-            elapsed_s=time.monotonic() - self._started_s,
-        )
+    def _line(self, width: int | None) -> str:
+        ledger = self._ledger
+        counts = {"failing": self._prefetcher.failing, "retries": ledger.retries}
+        elapsed_s = time.monotonic() - self._started_s
+        progress = self._prefetcher.runner.progress()
+        return progress_line(progress, ledger.as_json(), **counts, elapsed_s=elapsed_s, width=width)
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)
-    def pytest_runtestloop(self, session: pytest.Session) -> Generator[None, object, object]:
+    def pytest_runtestloop(self) -> Generator[None, object, object]:
         """Show the progress from the first attempt to the last."""
         self._started_s = self._written_s = time.monotonic()
-        controller: Any = session.config.pluginmanager.getplugin("dsession")
-        if hasattr(controller, "queue"):
-            # xdist's loop only returns for an event: this makes one on its thread
-            controller.worker_packbench_tick = self.tick
-            threading.Thread(target=self._tick_loop, args=(controller.queue,), daemon=True).start()
         try:
             return (yield)
         finally:
-            self.close()
+            self.pytest_enter_pdb()
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)
     def pytest_runtest_logreport(self) -> Generator[None, object, object]:
         """Let pytest write about an item that begins or has ended, or about a phase of it."""
-        was_visible = self._is_visible
         self.clear()
         result = yield
         # answers may come so fast that pytest never waits
-        if was_visible or time.monotonic() - self._written_s >= _TICK_S:
-            self.tick()
+        self.tick()
         return result
 
     pytest_runtest_logstart = pytest_runtest_logfinish = pytest_runtest_logreport
 
     def pytest_enter_pdb(self) -> None:
-        """Leave the terminal to a debugger."""
-        self.close()
-
-    def close(self) -> None:
-        """Remove the line, and write no more."""
+        """Leave the terminal to a debugger: remove the line, and write no more."""
         self.clear()
         self._is_over = True
-        self._end.set()
-
-    def _tick_loop(self, queue: Any) -> None:
-        while not self._end.wait(_TICK_S):
-            queue.put(("packbench_tick", {}))
-
-    @property
-    def _reporter(self) -> Any:
-        is_quiet = self._config.get_verbosity() <= _QUIET
-        return None if is_quiet else self._config.pluginmanager.getplugin("terminalreporter")
-
-    @property
-    def _is_on_terminal(self) -> bool:
-        return bool(getattr(self._reporter, "isatty", False)) and os.environ.get("TERM") != "dumb"
-
-    def _write_line(self, line: str) -> None:
-        reporter = self._reporter
-        if reporter is not None:
-            with self._uncaptured():
-                # so that pytest repeats what its next result belongs to; with xdist it does not know its own line
-                reporter.ensure_newline()
-                writer = self._config.get_terminal_writer()
-                if writer.width_of_current_line:
-                    writer.line()
-                writer.line(line)
-                writer.flush()
 
     def _write_below(self, text: str) -> None:
         """Write on the line below the cursor, and move the cursor back."""

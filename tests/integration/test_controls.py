@@ -286,9 +286,7 @@ def test_controls_are_replayed_in_fixture_mode_only(small: Project) -> None:
     assert "controls" not in small.report()["packbench"]
     result = small.run(mode, f"{FOLDER}/wrong_a.json")
     assert result.ret == pytest.ExitCode.USAGE_ERROR
-    result.stderr.fnmatch_lines(
-        [f"ERROR: {mode}: {FOLDER}/wrong_a.json is a control, which only fixture mode replays; *"]
-    )
+    result.stderr.fnmatch_lines([f"ERROR: not found: *{FOLDER}/wrong_a.json"])
 
 
 def test_each_control_is_in_one_shard_and_in_the_merged_run(small: Project, capsys: pytest.CaptureFixture[str]) -> None:

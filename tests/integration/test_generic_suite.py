@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shutil
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -57,21 +57,26 @@ def test_what_fails_is_an_error_and_a_forbidden_text_an_unsafe_act(project: Proj
     result.stdout.fnmatch_lines(["*points.py:2: in points: return 1 / value*"])
 
 
-def test_a_criterion_on_a_key_that_no_case_has_is_an_error_of_the_suite(project: Project) -> None:
+def test_a_rule_on_a_key_that_no_case_has_is_an_error_of_its_cases_or_of_the_suite(project: Project) -> None:
     (project.root / "conftest.py").unlink()
     project.write("echo.py", "def act(request):\n    return request.input\n")
     folder = project.root / "storage" / "benchmarks" / "echo"
     cases = [case(name, input={"queue": "a"}, expected={"queue": "a"}) for name in ("one", "two")]
-    rules = {"target": "echo:act", "criteria": [{"exact": "/queu", "name": "queue"}, {"exact": "/queue"}]}
-    write_suite(folder, cases, pack="generic", rules=rules)
+    right: dict[str, Any] = {"target": "echo:act", "criteria": [{"exact": "/queue"}]}
+    write_suite(folder, cases, pack="generic", rules=right | {"criteria": [{"exact": "/queu"}, {"exact": "/queue"}]})
+    result = project.run("--packbench-suite=echo")
+    result.assert_outcomes(errors=2)
+    assert 'no value at /queu for the criterion "exact /queu"' in result.stdout.str()
+    forbidden = {"forbidden": [{"one_of": "/queue", "expected": "/never"}]}
+    write_suite(folder, cases, pack="generic", rules=right | forbidden)
     for options in ((), ("-k", "one"), ("-n", "1")):
         result = project.run("--packbench-suite=echo", *options)
         assert result.ret == pytest.ExitCode.USAGE_ERROR
-        wrong = "storage/benchmarks/echo/suite.yaml: /criteria/0: no case has a value at /queu in expected, so this compares"
+        wrong = "storage/benchmarks/echo/suite.yaml: /forbidden/0: no case has a value at /never in expected, so this forbids"
         assert f"{wrong} nothing; correct the path" in result.stderr.str() + result.stdout.str()
     # one case alone can't show it
-    project.run("storage/benchmarks/echo/cases/plain/one.json").assert_outcomes(errors=1)
-    write_suite(folder, cases, pack="generic", rules={"target": "echo:act", "criteria": [{"exact": "/queue"}]})
+    project.run("storage/benchmarks/echo/cases/plain/one.json").assert_outcomes(passed=1)
+    write_suite(folder, cases, pack="generic", rules=right)
     project.run("--packbench-suite=echo").assert_outcomes(passed=2)
 
 

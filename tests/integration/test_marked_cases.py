@@ -60,7 +60,7 @@ def test_each_verdict_as_for_items_from_files(both: Project) -> None:
             "*gold in doubt*",
             "*schedule changed*score 0.10 < 0.80*",
             "*said known_hole*",
-            "re-run: pytest 'test_own.py::test_toy[[]bad]'",
+            "re-run:   pytest 'test_own.py::test_toy[[]bad]'",
         ]
     )
     assert {name: f"{error['verdict']} {error['kind']}" for name, error in both.errors().items()} == {
@@ -273,8 +273,8 @@ def test_a_test_that_can_not_be_parametrized_is_an_error(project: Project) -> No
     result.assert_outcomes(errors=2)
     result.stdout.fnmatch_lines_random(
         [
-            "packbench_case: the test needs the mark @pytest.mark.packbench_cases*",
-            "*packbench_cases: a unittest.TestCase can't use fixtures*",
+            'packbench_case: expected a test function with the mark @pytest.mark.packbench_cases("suite"); a unittest.*',
+            "*ERROR at setup of TestOld.test_toy*",
         ]
     )
 

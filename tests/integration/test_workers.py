@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from pytest_packbench.plugin import ungrouped_name
 from pytest_packbench.testing import SuiteResults
 from tests.integration.conftest import CASES, MANY, toy_case, without_times
 
@@ -108,16 +107,3 @@ def test_an_at_sign_in_a_name_is_no_group(project: Project) -> None:
     project.run_toy("-n", "2", "--dist=loadgroup").assert_outcomes(passed=1, errors=2)
     assert project.partial() == ""
     assert len(project.report()["packbench"]["cases"]) == 3
-    # a group is removed after the name of the file
-    rows = {("a@g", "a"): "a", ("m@w@g", "b"): "m@w", ("mail@work", "mail@work"): "mail@work", ("m@w@g", "m@w"): "m@w"}
-    assert {names: ungrouped_name(*names) for names in rows} == rows
-
-
-@pytest.mark.parametrize("options", [(), ("-n", "2"), ("-n", "0", "--dist=load")])
-def test_workers_elsewhere_that_xdist_would_ignore_are_a_usage_error(
-    project: Project, options: tuple[str, ...]
-) -> None:
-    project.case("a")
-    result = project.run_toy("-p", "xdist", "--tx", "ssh=nobody.invalid", *options)
-    assert result.ret == pytest.ExitCode.USAGE_ERROR
-    result.stderr.fnmatch_lines(["ERROR: --tx: expected --dist=load as well, and no -n"])

@@ -249,8 +249,9 @@ def test_what_was_done_before_a_loss_is_kept(machines: Machines, *, is_gone: boo
     if is_gone:
         assert code == 2, output
         assert (
-            "a worker was lost and can't be started again: HostNotFound: bench1; the results so far are kept" in output
-        )
+            "--tx: a worker can't be started: HostNotFound: bench1; check each --tx by hand (ssh HOST PYTHON -V), and "
+            "name suites by --packbench-suite, not by a path; the results so far are kept"
+        ) in output
         assert names == CASES[:3]
         assert lost == {"case_3": "worker_crashed", "case_4": "interrupted", "case_5": "interrupted"}
     else:
@@ -262,27 +263,26 @@ def test_what_was_done_before_a_loss_is_kept(machines: Machines, *, is_gone: boo
 def test_a_machine_that_can_not_start_is_named_once(machines: Machines) -> None:
     code, output = machines.run("--dist=load", f"--tx={machines.tx.replace('bench1', 'nobody.invalid')}")
     assert code == 4, output
-    assert "--tx: a worker can't be started: HostNotFound: nobody.invalid; check the host" in output
+    assert "--tx: a worker can't be started: HostNotFound: nobody.invalid; check each --tx by hand" in output
     code, output = machines.over_ssh(SUITE)
     assert code == 4, output
-    assert "workers elsewhere take no paths: name suites with --packbench-suite=NAME" in output
+    assert "name suites by --packbench-suite, not by a path" in output
     shutil.rmtree(machines.there / SUITE)
     code, output = machines.over_ssh()
     assert code == 4, output
-    assert (
-        "worker gw0 (ssh=bench1) ended before it had collected its cases: pytest.UsageError: --packbench-suite: "
-        in (output)
+    assert "worker gw0 (bench1) ended before it had collected its cases: pytest.UsageError: --packbench-suite: " in (
+        output
     )
     assert "Traceback" not in output
 
 
 REFUSALS: dict[str, tuple[int, tuple[str, ...]]] = {
     # the exit code, and what is said
-    "rules": (4, ("worker gw0 (chdir=", "suite mine: suite.yaml differs or is missing; check out the same commit")),
-    "case": (4, ("worker gw0 (chdir=", "/case_1.json differs or is missing")),
+    "rules": (4, ("worker gw0 (/", "suite mine differs: on this machine storage/benchmarks/mine, pack generic ")),
+    "case": (4, ("worker gw0 (/", "suite mine differs: on this machine ", "; use the same commit and packages")),
     "environment": (4, ("no suite is selected there; name it by --packbench-suite",)),
-    "target": (1, ("0 passed, 6 error", "worker_differs", "pipeline.py differs or is missing")),
-    "recording": (4, ("--packbench-mode=record: worker gw0", "would write its recordings into its own folder")),
+    "target": (1, ("0 passed, 6 error", "worker_differs", "pipeline.py differs: on this machine ")),
+    "recording": (4, ("worker gw0 (/", "can't write into the folders of this machine")),
 }
 
 

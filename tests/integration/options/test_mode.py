@@ -151,7 +151,9 @@ def test_in_ci_nothing_is_recorded_again(both: Project, model: Model, monkeypatc
     result = model.run(both, mode="record")
     assert result.ret == pytest.ExitCode.USAGE_ERROR
     assert len(model.requests) == 1
-    message = "ERROR: --packbench-mode=record: CI is set, and case_00 has a recording; select cases without one, *"
+    message = (
+        "ERROR: --packbench-mode=record: CI is set, and 1 selected case, such as case_00, would be recorded again; *"
+    )
     result.stderr.fnmatch_lines([message])
 
 
