@@ -75,6 +75,11 @@ class SuiteCase(NamedTuple):
         """The name of the folder that contains the file."""
         return Path(self.at.path).parent.name
 
+    @property
+    def location(self) -> str:
+        """The file for users, with the line in a file of many."""
+        return self.at.label(self.file)
+
 
 def suite_names(value: str | Iterable[str]) -> list[str]:
     """Return the names in one or several comma-separated lists, each once, in order."""
@@ -225,7 +230,7 @@ def suite_cases(suite: Suite, pack: Pack, name_of: Callable[[Path], str]) -> tup
 
 
 def _with_duplicates(case: SuiteCase, same_id: list[str]) -> SuiteCase:
-    source = case.at.label(case.file)
+    source = case.location
     others = [location for location in same_id if location != source]
     if not others or case.problem:
         return case

@@ -149,7 +149,7 @@ class AuditedCase:
 
         right = json.dumps(self.result)
         for way in ways:
-            control = way.control(self.case.case_id, right)
+            control = way.control(self.case.at.name, right)
             end = end_of_control(context, self.loaded, control, source=self.case.location)
             self.tried += 1
             passed = end.score.verdict == "passed"
@@ -171,7 +171,7 @@ class AuditedCase:
     def as_json(self) -> dict[str, Any]:
         """Return it as plain JSON, with the broken results that nothing noticed enough for the case to fail."""
         return {
-            "case_id": self.case.case_id,
+            "case_id": self.case.at.name,
             "file": self.case.location,
             "problem": self.problem,
             "tried": self.tried,
@@ -439,10 +439,10 @@ def findings(cases: Sequence[AuditedCase], rules: Mapping[str, Count], *, fail_u
     for case in cases:
         if case.broken and case.passes_all:
             message = f"passes with all {len(case.broken)} broken results that can be read"
-            yield Finding("case", case.case.case_id, f"{message}; expect more, or remove the case", case.case.location)
+            yield Finding("case", case.case.at.name, f"{message}; expect more, or remove the case", case.case.location)
         elif any(one.passed and not one.location and one.what in {_REMOVED, _EMPTIED} for one in case.broken):
             message = "passes with an empty result; expect something that an empty result does not have"
-            yield Finding("case", case.case.case_id, message, case.case.location)
+            yield Finding("case", case.case.at.name, message, case.case.location)
 
 
 def ways_to_break(result: Any, others: Sequence[Any]) -> Iterator[Broken]:

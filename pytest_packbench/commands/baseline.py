@@ -198,10 +198,10 @@ def _result(context: SuiteContext, case: SuiteCase, run_id: str) -> Result:
 
     if case.problem or case.loaded is None:
         raise UsageError(case.problem)
-    nodeid = f"{case.file}::{case.case_id}"
-    case_ref = CaseRef(case.suite, case.pack, case.case_id, nodeid, case.file, case.folder, case.loaded)
+    nodeid = f"{case.file}::{case.at.name}"
+    case_ref = CaseRef(case.suite, case.pack, case.at.name, nodeid, case.file, case.folder, case.loaded)
     result = build_result(case_ref, attempt(context, case.loaded), context, run_id)
     # a hole of the benchmark is no failure
     if not result.score.counted and result.score.verdict != "known_hole":
-        raise UsageError(f"{case.case_id}: {result.score.message}")
+        raise UsageError(f"{case.at.name}: {result.score.message}")
     return result
