@@ -171,9 +171,10 @@ def open_base(name: str, project: Project, output: Path) -> PolicyBase:
         commit = find_commit(project.rootdir, name)
     except PolicyError:
         # a commit first: a change could contain a folder with the name of a branch
-        with suppress(StoredRunError, OSError):
-            folder = find_run_folder(Path(name), output).resolve()
-            return PolicyBase(f"run {folder.name}", folder.name, folder.parent.parent)
+        for path in (project.rootdir / name, Path(name)):
+            with suppress(StoredRunError, OSError):
+                folder = find_run_folder(path, output).resolve()
+                return PolicyBase(f"run {folder.name}", folder.name, folder.parent.parent)
         raise
     commit, is_head = left_at(project.rootdir, commit, name)
     if is_head and os.environ.get("CI"):
@@ -598,7 +599,6 @@ ABSENT, PRESENT, REMOVED = "absent", "present", "removed"
 """What a change states instead of a value: of what is not there, of a whole case, and of one that is gone."""
 _OF_CASE = "that of the case"
 _LONGEST_VALUE, _DIGEST_LENGTH = 60, 16
-_HASH = re.compile("[0-9a-f]{64}")
 
 
 class _Part(NamedTuple):
@@ -631,7 +631,8 @@ def policy_changes(base: Policy, now: Policy) -> Iterator[PolicyChange]:
     for part in (*_named_parts(base, now), *_suite_parts(base, now), *_case_parts(base, now)):
         for place, old, new in differences(part.old, part.new):
             pointer = json_pointer(place)
-            what, *tighter = next(rest for pattern, *rest in _RULES if re.fullmatch(pattern, f"{part.kind}{pointer}"))
+            place_in_rules = f"{part.kind}{pointer}"
+            what, *tighter = next(rest for rule, *rest in _RULES if re.fullmatch(rule, place_in_rules, re.DOTALL))
             if what and not any(is_tighter(old, new) for is_tighter in tighter):
                 verb = "added" if old is MISSING else "removed" if new is MISSING else "changed"
                 key, values = f"{part.key}{pointer}", (shown(old), shown(new))
@@ -863,10 +864,8 @@ _KNOWN_TO_BOTH = ("settings", "pipeline")
 
 
 def shown(value: Any) -> Any:
-    """Return a value of a change: itself, of a hash its beginning, for a long one `sha256:` with that of its hash."""
+    """Return a value of a change: itself, for a long one, such as a hash, `sha256:` with the beginning of its hash."""
     if value is MISSING:
         return ABSENT
-    if isinstance(value, str) and _HASH.fullmatch(value):
-        return value[:_DIGEST_LENGTH]
     is_long = len(value_text(value)) > _LONGEST_VALUE
     return f"sha256:{canonical_sha256(value)[:_DIGEST_LENGTH]}" if is_long else value

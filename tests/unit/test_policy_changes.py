@@ -79,7 +79,7 @@ BASELINES: dict[str, tuple[dict[str, Any], dict[str, Any], list[str]]] = {
     "another hash than that of the case": (
         baseline(PASSED),
         baseline({**PASSED, "sha256": "b" * 64}),
-        [f"baseline loosened: {PLACE}/sha256 (case a): that of the case -> {16 * 'b'}"],
+        [f"baseline loosened: {PLACE}/sha256 (case a): that of the case -> sha256:*"],
     ),
     "no hash": (
         baseline(PASSED),
@@ -345,12 +345,12 @@ CHANGES: dict[str, tuple[dict[str, Any], dict[str, Any], list[str]]] = {
     "an input": (
         case(input="x"),
         case(input="y"),
-        ["case changed: cases/a.json: /input (case a): ???????????????? -> ????????????????"],
+        ["case changed: cases/a.json: /input (case a): sha256:* -> sha256:*"],
     ),
     "an input removed": (
         case(input="x"),
         case(),
-        ["case changed: cases/a.json: /input (case a): ???????????????? -> absent"],
+        ["case changed: cases/a.json: /input (case a): sha256:* -> absent"],
     ),
     "a schema": (case(**{"$schema": "1"}), case(**{"$schema": "2"}), []),
     "an expectation": (

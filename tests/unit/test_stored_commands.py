@@ -141,7 +141,7 @@ def test_gates_and_policies_of_runs_that_do_not_fit_are_one_line(toy: Path, pack
     path = toy / COMPLETE / "report.json"
     report = json.loads(path.read_text("utf-8"))
     config = {"thresholds": {"by_type": 1}}
-    empty_parts = {name: {} for name in ("files", "recordings", "settings", "code")}
+    empty_parts: dict[str, Any] = {name: {} for name in ("files", "recordings", "settings", "code")}
     stored = {"version": 1, "config": config, **empty_parts, "baseline": None}
     report["packbench"] = {"policy": stored, **report["packbench"]}
     path.write_text(json.dumps(report), encoding="utf-8")
