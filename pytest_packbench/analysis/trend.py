@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pydantic import ValidationError
 
-from pytest_packbench.analysis.changes import cases_of
+from pytest_packbench.analysis.counting import by_case, fold_case, trials_rule_of
 from pytest_packbench.model.result import adapter
 from pytest_packbench.model.score import FIXTURE, Count, Share, Verdict
 from pytest_packbench.runs.folder import REPORT, StoredRunError
@@ -112,8 +112,9 @@ class EarlierRun(NamedTuple):
             ValueError: one can't be read.
             OSError: the report can't be read.
         """
-        cases = {case.case.test_id: case for case in cases_of(self.run, self.results)}
-        return self._replace(results=(), cases=cases)
+        rule = trials_rule_of(self.run)
+        folded = (fold_case(trials, rule) for trials in by_case(self.results))
+        return self._replace(results=(), cases={case.case.test_id: case for case in folded})
 
 
 @dataclass(frozen=True, slots=True)

@@ -181,8 +181,8 @@ def _starter(name: str, client: str | None, packs: Packs) -> Starter:
     if client is None:
         return starter
     if client not in starter.pipelines:
-        listed = ", ".join(starter.pipelines) or f'none with the pack "{name}"'
-        raise UsageError(f"--target: unknown client {format_value(client)}; expected one of {listed}")
+        expected = f"one of {', '.join(starter.pipelines)}" if starter.pipelines else f'none with the pack "{name}"'
+        raise UsageError(f"--target: unknown client {format_value(client)}; expected {expected}")
     return starter.pipelines[client]
 
 
