@@ -7,10 +7,9 @@ from __future__ import annotations
 
 import hashlib
 import json
-from dataclasses import dataclass, field
 from typing import Annotated, Any, Literal, NamedTuple, TypeVar
 
-from pydantic import BaseModel, ConfigDict, Field, Strict, StringConstraints
+from pydantic import BaseModel, ConfigDict, Field, GetCoreSchemaHandler, Strict, StringConstraints
 from pydantic_core import PydanticCustomError, core_schema
 
 ItemT = TypeVar("ItemT")
@@ -26,44 +25,30 @@ SHA256 = r"^[0-9a-f]{64}$"
 DATE = r"^\d{4}-\d{2}-\d{2}$"
 
 
-@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
-class _Range:
-    """Numbers in a range, with a message of its own for others.
+class Expected(NamedTuple):
+    """Annotates a type with what was expected, which errors say instead of pydantic's words.
 
     Attributes:
-        schema: validates the range; no validator in Python, which would be called for each threshold of a case.
-        expected: what was expected, for the message.
-        json_schema: its JSON Schema.
-        kind: what has the usual message if it is something else.
+        text: what was expected.
+        schema: what validates a value; None for the type's own.
     """
 
-    schema: core_schema.CoreSchema
-    expected: str
-    json_schema: dict[str, Any]
-    kind: core_schema.CoreSchema = field(default_factory=lambda: core_schema.float_schema(allow_inf_nan=True))
+    text: str
+    schema: core_schema.CoreSchema | None = None
 
-    def __get_pydantic_core_schema__(self, _source: object, _handler: object) -> core_schema.CoreSchema:
-        ranged = core_schema.custom_error_schema(
-            self.schema,
-            custom_error_type="range",
-            custom_error_message="a number in a range",
-            custom_error_context={"expected": self.expected},
+    def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> core_schema.CoreSchema:
+        """Return how pydantic validates the type."""
+        return core_schema.custom_error_schema(
+            self.schema or handler(source),
+            custom_error_type="misfit",
+            custom_error_message="a misfit",
+            custom_error_context={"expected": self.text},
         )
-        return core_schema.chain_schema([self.kind, ranged])
-
-    def __get_pydantic_json_schema__(self, _schema: object, _handler: object) -> dict[str, Any]:
-        return {**self.json_schema}
 
 
-def CurrentVersion(version: int) -> _Range:  # noqa: N802 - annotates a type
+def CurrentVersion(version: int) -> Expected:  # noqa: N802 - annotates a type
     """Return the integer of the current version of a format, and no value that equals it in Python."""
-    schema = core_schema.int_schema(strict=True, ge=version, le=version)
-    return _Range(
-        schema=schema,
-        expected=str(version),
-        json_schema={"const": version, "type": "integer"},
-        kind=core_schema.any_schema(),
-    )
+    return Expected(str(version), core_schema.int_schema(strict=True, ge=version, le=version))
 
 
 CaseId = Annotated[str, StringConstraints(pattern=CASE_ID, max_length=CASE_ID_LENGTH)]
@@ -71,21 +56,11 @@ Name = Annotated[str, StringConstraints(pattern=NAME, max_length=80)]
 Text = Annotated[str, StringConstraints(min_length=1)]
 # JSON has only lists, but a frozen model needs tuples
 ListOf = Annotated[tuple[ItemT, ...], Strict(strict=False)]
-Fraction = Annotated[
-    float,
-    _Range(
-        schema=core_schema.float_schema(ge=0, le=1, allow_inf_nan=False),
-        expected="a number from 0 to 1, such as 0.95",
-        json_schema={"maximum": 1, "minimum": 0, "type": "number"},
-    ),
-]
+Fraction = Annotated[float, Field(ge=0, le=1, allow_inf_nan=False), Expected("a number from 0 to 1, such as 0.95")]
 Threshold = Annotated[
     float,
-    _Range(
-        schema=core_schema.float_schema(gt=SMALLEST_THRESHOLD, le=1, allow_inf_nan=False),
-        expected="a number above 0 and at most 1, such as 0.8",
-        json_schema={"exclusiveMinimum": 0, "maximum": 1, "type": "number"},
-    ),
+    Field(gt=SMALLEST_THRESHOLD, le=1, allow_inf_nan=False),
+    Expected("a number above 0 and at most 1, such as 0.8"),
 ]
 """A score that every passing case reaches: above 0, which every score would reach."""
 Difficulty = Literal["easy", "medium", "hard", "expert"]

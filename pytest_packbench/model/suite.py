@@ -3,19 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
 
-from pydantic import (
-    Field,
-    ValidationError,
-    ValidationInfo,
-    ValidatorFunctionWrapHandler,
-    WrapValidator,
-    field_validator,
-)
+from pydantic import Field, ValidationError, ValidationInfo, field_validator
 from pydantic_core import InitErrorDetails, PydanticCustomError
 
-from pytest_packbench.model.case import TARGET, ListOf, Name, StrictModel, Text, Threshold
+from pytest_packbench.model.case import TARGET, Expected, ListOf, Name, StrictModel, Text, Threshold
 from pytest_packbench.model.gate import Gate
 from pytest_packbench.model.metric import GENERAL_METRICS
 from pytest_packbench.model.run import BUNDLED
@@ -87,15 +80,9 @@ class RecordingRules(StrictModel):
     ignore_headers: ListOf[Annotated[str, Field(pattern=r"^[A-Za-z0-9!#$%&'*+.^_`|~-]+$")]] = ()
 
 
-def _validate_trials_rule(value: Any, handler: ValidatorFunctionWrapHandler) -> Any:
-    try:
-        return handler(value)
-    except ValidationError:
-        expected = "mean, all, any, or at_least with a number of 1 or more"
-        raise PydanticCustomError("trials", "a rule for trials", {"expected": expected}) from None
-
-
-Trials = Annotated[Literal["mean", "all", "any"] | AtLeast, WrapValidator(_validate_trials_rule)]
+Trials = Annotated[
+    Literal["mean", "all", "any"] | AtLeast, Expected("mean, all, any, or at_least with a number of 1 or more")
+]
 
 
 class SuiteConfig(StrictModel):

@@ -113,8 +113,8 @@ def _notes(overview: Document) -> Iterator[str]:
     if overview["other_runs"]:
         yield f"{pluralize(overview['other_runs'], 'record')} of other runs ignored."
     notes = {
-        "The lines above are the Rust report. It merges runs, counts duplicates and covers agentdojo and harmbench "
-        "only; the figures below do not.": overview["original"],
+        "The lines above are the Rust report. It merges runs, counts duplicates and covers "
+        f"{' and '.join(RUST_CONDITIONS)} only; the figures below do not.": overview["original"],
         "Errors and cases that did not run are not included: they are in errors.jsonl, which is read if you pass the "
         "run's folder.": not overview["with_errors"],
         f"Intervals are two-sided {100 * CONFIDENCE:g} % Wilson intervals. They assume independent cases: if cases "

@@ -48,7 +48,7 @@ class Numbers(StrictModel):
 def test_the_schema_of_a_number_has_its_range() -> None:
     properties = Numbers.model_json_schema()["properties"]
     assert properties["share"] == {"maximum": 1, "minimum": 0, "title": "Share", "type": "number"}
-    assert properties["threshold"] == {"exclusiveMinimum": 0, "maximum": 1, "title": "Threshold", "type": "number"}
+    assert properties["threshold"] == {"exclusiveMinimum": 1e-6, "maximum": 1, "title": "Threshold", "type": "number"}
 
 
 def test_three_failed_gates_are_named_and_of_four_one_is_counted() -> None:
