@@ -131,24 +131,23 @@ def check_conditions(cassette: Cassette, context: SuiteContext, *, case_id: str,
     target, now = recorded.target.model_dump(), target_of(context)
     is_replayed_whole = not cassette.gateway and (opaque or target["kind"] in {"http", "cmd"})
     is_other_script = context.backend == STUB and cassette.llm_model in {*pack.scripted} - {context.model}
+    parts = (("guard", recorded.guards, context.guard_parts), ("judge", recorded.judges, context.judge_parts))
     for differs, pointer, before, current in (
         (recorded.pack.name != pack.name, "/conditions/pack/name", f'"{recorded.pack.name}"', f'"{pack.name}"'),
         (is_replayed_whole and target != now, "/conditions/target", _target_text(**target), _target_text(**now)),
         (is_other_script, "/llm_model", f"the scripted model {cassette.llm_model}", context.model),
+        *(
+            (_settings(old) != _settings(new), f"/conditions/{kind}s", _parts_text(old), _parts_text(new))
+            for kind, old, new in parts
+        ),
     ):
         if differs:
             raise invalid(pointer, f"recorded with {before}, run with {current}")
     remarks = []
     if cassette.gateway and cassette.gateway[0].version is None:
         remarks.append("recorded without the headers of requests, so they are not compared")
-    for kind, how, parts, parts_now in (
-        ("guard", "behind", recorded.guards, context.guard_parts),
-        ("judge", "with", recorded.judges, context.judge_parts),
-    ):
-        if [(part.name, part.settings) for part in parts] != [(part.name, part.settings) for part in parts_now]:
-            differing = f"recorded {how} {_parts_text(parts)}, run {how} {_parts_text(parts_now)}"
-            raise invalid(f"/conditions/{kind}s", differing)
-        changed = [part.name for part, old in zip(parts_now, parts, strict=True) if part.code_sha256 != old.code_sha256]
+    for kind, old, new in parts:
+        changed = [part.name for part, before in zip(new, old, strict=True) if part.code_sha256 != before.code_sha256]
         if changed and opaque:
             raise invalid(f"/conditions/{kind}s", f"the code of {', '.join(changed)} has changed since")
         # the answers of a person are from no run with these guards
@@ -185,6 +184,10 @@ def record_again(context: SuiteContext, case_id: str) -> str:
 
 def _target_text(kind: str, address: str) -> str:
     return address if kind in {"http", "python"} else f"{kind}:{address}"
+
+
+def _settings(parts: Iterable[RecordedPart | Part]) -> list[tuple[str, dict[str, Any]]]:
+    return [(part.name, part.settings) for part in parts]
 
 
 def _parts_text(parts: Iterable[RecordedPart | Part]) -> str:

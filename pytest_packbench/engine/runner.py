@@ -30,7 +30,6 @@ if TYPE_CHECKING:
 
 
 _OVERLOAD_PAUSE_S = 1.0
-_PLANNED_WAIT_S = 0.05
 _POLL_S = 0.001
 
 
@@ -329,19 +328,13 @@ class Runner:
 
     def _wait(self, job: Job, tick: Callable[[], None]) -> None:
         key, options = job.key, self._options
-        # a planned attempt starts by itself, and each call on the loop costs a switch of threads
         planned = key in self._planned and key not in self._over and options.lookahead > 0
         self._planned.add(key)
         self._next_tick = max(self._next_tick, options.clock() + options.waits.tick_s)
-        self._on_loop(self._loop_start_waiting)
-        if not planned:
-            self._on_loop(self._loop_prioritize, job)
+        # a planned one may have ended before the loop gets this call
+        self._on_loop(self._loop_hasten if planned else self._loop_prioritize, job)
         while key not in self._settled:
-            self._receive(_PLANNED_WAIT_S if planned else options.waits.tick_s)
-            if planned and key not in self._settled and self._answers.empty():
-                planned = False
-                # it may end before the loop gets this call
-                self._on_loop(self._loop_hasten, job)
+            self._receive(options.waits.tick_s)
             if key not in self._settled and options.clock() >= self._next_tick:
                 self._next_tick = options.clock() + options.waits.tick_s
                 tick()

@@ -75,9 +75,7 @@ def test_a_guard_cannot_be_taken_out_of_a_recording_or_put_into_one(
     for guard in behind.keys() - {before}:
         result = project.run_toy(target, f"--packbench-guard={guard}")
         result.assert_outcomes(errors=1)
-        difference = (
-            f"/conditions/guards: recorded behind {behind[before]}, run behind {behind[guard]}; record it again"
-        )
+        difference = f"/conditions/guards: recorded with {behind[before]}, run with {behind[guard]}; record it again"
         assert difference in result.stdout.str()
 
 

@@ -94,10 +94,10 @@ LIMIT = Limit()
 @pytest.mark.parametrize(
     ("recorded", "now", "expected"),
     [
-        ((), (LIMIT,), "/conditions/guards: recorded behind none, run behind limit (most=3)"),
-        ((LIMIT,), (), "/conditions/guards: recorded behind limit (most=3), run behind none"),
-        ((LIMIT,), (Limit(4),), "/conditions/guards: recorded behind limit (most=3), run behind limit (most=4)"),
-        ((LIMIT, other), (other, LIMIT), "recorded behind limit (most=3), other, run behind other, limit (most=3)"),
+        ((), (LIMIT,), "/conditions/guards: recorded with none, run with limit (most=3)"),
+        ((LIMIT,), (), "/conditions/guards: recorded with limit (most=3), run with none"),
+        ((LIMIT,), (Limit(4),), "/conditions/guards: recorded with limit (most=3), run with limit (most=4)"),
+        ((LIMIT, other), (other, LIMIT), "recorded with limit (most=3), other, run with other, limit (most=3)"),
     ],
 )
 @pytest.mark.parametrize("target", [Asking().verify, Outside().verify])

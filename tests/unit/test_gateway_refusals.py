@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import socket
 from base64 import b64encode
 from typing import TYPE_CHECKING
@@ -154,22 +153,6 @@ def test_a_call_that_its_client_gave_up_is_an_error_unless_another_one_succeeded
         # the exception says it
         assert swallowed.unrecovered_error(returned=False) is None
         assert error_of(asked(gateway, ("slow", "b"), ("fast", "c"))) == ""
-        # the other of two at once was first
-        assert error_of(asked(gateway, ("fast", "b"), ("slow", "b"))) == ""
-        with (hedged := gateway.open_case("two")).active():
-            asyncio.run(first_of_two(gateway))
-        assert sorted(call.end for call in hedged.calls) == ["aborted", "complete"]
-        assert error_of(hedged) == ""
-
-
-async def first_of_two(gateway: Gateway) -> None:
-    async with httpx.AsyncClient(trust_env=False) as client:
-        url = gateway.url + PATH
-        tasks = [asyncio.create_task(client.post(url, json={**BODY, "model": model})) for model in ("fast", "slow")]
-        await asyncio.sleep(0.2)
-        tasks[1].cancel()
-        await asyncio.wait(tasks)
-        assert tasks[0].result().status_code == 200
 
 
 @pytest.mark.parametrize("mode", ["record", "live", "fixture"])
@@ -234,7 +217,7 @@ def test_a_login_in_the_address_is_sent_where_the_client_sends_none_and_never_sh
 
 
 @pytest.mark.parametrize("method", ["POST", "GET"])
-def test_only_what_may_be_repeated_is_sent_again_after_the_provider_closed_a_kept_connection(method: str) -> None:
+def test_nothing_is_sent_again_after_the_provider_closed_a_kept_connection(method: str) -> None:
     whole = [head("content-length: 2", "content-type: application/json"), b"{}"]
     wires = iter([whole, [CLOSE], whole, whole])
     ledger = Ledger(Caps())
@@ -243,11 +226,8 @@ def test_only_what_may_be_repeated_is_sent_again_after_the_provider_closed_a_kep
             path = "chat/completions" if method == "POST" else "models"
             url = f"{gateway.url}/openai/v1/{path}"
             statuses = [client.request(method, url).status_code for _ in range(3)]
-        if method == "GET":
-            assert (statuses, len(server.requests)) == ([200] * 3, 4)
-            return
         assert (statuses, len(server.requests)) == ([200, 502, 200], 3)
-        assert (ledger.calls, len(traffic.calls)) == (3, 3)
+        assert (ledger.calls, len(traffic.calls)) == (3 if method == "POST" else 0, 3)
         assert "closed without an answer" in str(traffic.calls[1].error)
 
 

@@ -139,12 +139,6 @@ class RecordedCall:
         return self.status is None and self.end == "aborted"
 
     @property
-    def question(self) -> Any:
-        """What it asks, whichever model: what is equal in calls of which the first answer is taken."""
-        texts = [self.body.get(name) for name in _QUESTIONS] if isinstance(self.body, dict) else []
-        return texts if any(texts) else self.request_sha256
-
-    @property
     def content(self) -> bytes:
         """The body of the answer as far as it has come."""
         return b"".join(self.pieces)
@@ -358,34 +352,25 @@ class CaseTraffic:
         It has recovered where an equal call succeeded later; and, where the provider itself answered by the error,
         where any later call succeeded: the pipeline may have asked another model. There is no recovery from a call that
         can't be recorded. A call that its client gave up before an answer began has failed too, unless any later call
-        succeeded, or an earlier one with the same question: a client may ask twice and take what comes first.
+        succeeded.
         """
         from pytest_packbench.backends import BackendError
 
         if self.refused is not None:
             return self.refused
         for position, call in enumerate(self.calls):
-            if call.error is None:
-                if returned and call.is_given_up and not self._is_replaced(position):
-                    return BackendError(
-                        "timeout", f"{call.provider}: {call}: the client gave up before an answer began"
-                    )
+            error = call.error
+            if error is None and returned and call.is_given_up:
+                error = BackendError("timeout", f"{call.provider}: {call}: the client gave up before an answer began")
+            if error is None:
                 continue
-            if call.error.kind == UNSUPPORTED:
-                return call.error
+            if error.kind == UNSUPPORTED:
+                return error
             later = [other for other in self.calls[position + 1 :] if other.succeeded]
-            is_answer = call.error.kind != "network"
+            is_answer = error.kind != "network"
             if not any(is_answer or other.request_sha256 == call.request_sha256 for other in later):
-                return call.error
+                return error
         return None
-
-    def _is_replaced(self, position: int) -> bool:
-        """Whether another call succeeded in place of one that its client gave up."""
-        earlier, later = self.calls[:position], self.calls[position + 1 :]
-        question = self.calls[position].question
-        return any(call.succeeded for call in later) or any(
-            call.succeeded and call.question == question for call in earlier
-        )
 
     def _is_of(self, exchange: GatewayExchange, call: RecordedCall) -> bool:
         """Whether an exchange is the recording of a call."""

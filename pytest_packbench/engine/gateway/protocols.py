@@ -17,7 +17,7 @@ from pytest_packbench.model.credentials import is_secret_name
 from pytest_packbench.model.request import Usage
 
 if TYPE_CHECKING:
-    from collections.abc import Container, Iterable, Iterator, Mapping
+    from collections.abc import Container, Iterator, Mapping
 
 PLACEHOLDER_KEY = "no-key-needed"
 """The value of key variables where nothing is forwarded: clients insist on one."""
@@ -37,6 +37,8 @@ _NO_TEXT = re.compile(
     r"(.+_)?id|responseId|object|model|modelVersion|type|role|status|obfuscation|system_fingerprint|created_at"
 )
 _ERROR_WORDS = (b"error", b"response.failed")
+# most events carry text only, and parsing all of them would cost the most
+_COUNT_WORDS = (b"sage", b"_count", b'"done"')
 _ERROR_EVENT = re.compile(rb"(?:^|\n)event:[ ]?error\r?\n")
 _SERVER_ERROR = 500
 _STREAM_TYPES = ("text/event-stream", "application/x-ndjson", "application/ndjson", "application/jsonl")
@@ -215,18 +217,6 @@ def is_stream(content_type: str) -> bool:
     return content_type.partition(";")[0].strip().lower() in _STREAM_TYPES
 
 
-def events(stream: bytes) -> Iterator[Any]:
-    """Return the JSON values of a stream: data of server-sent events, else lines; what is none is left out."""
-    lines: Iterable[bytes] = _EVENT.findall(stream) or stream.splitlines()
-    for line in lines:
-        # most events carry text only, and parsing all of them would cost the most
-        if b"sage" in line or b"_count" in line or b'"done"' in line:
-            try:
-                yield json.loads(line)
-            except (ValueError, RecursionError):
-                continue
-
-
 def joined_texts(content: bytes) -> dict[str, str]:
     """Return the texts that the events of a stream spell piece by piece, by their place in the events.
 
@@ -315,31 +305,21 @@ def is_final(stream: bytes) -> bool:
     return b"data: [DONE]" in end or b"message_stop" in end or b'"done":true' in end or b"response.completed" in end
 
 
-def usage_of(path: str, body: bytes, *, stream: bool) -> Usage | None:
+def usage_of(path: str, body: bytes) -> Usage | None:
     """Return the tokens that the provider counted; None where the answer states none.
 
     Args:
         path: of the request.
         body: the whole answer.
-        stream: whether it is a stream.
     """
     counts: dict[str, int | None] = {}
-    for value in events(body) if stream else _values(body):
+    for value in _all_events(body, _COUNT_WORDS):
         found = counts_in(value)
         counts |= {name: number for name, number in found.items() if number is not None}
     if counts and _EMBEDDINGS.fullmatch(path.partition("?")[0]):
         # an embedding has no text
         counts.setdefault("tokens_output", 0)
     return Usage(**counts) if counts else None
-
-
-def _values(body: bytes) -> list[Any]:
-    try:
-        value = json.loads(body)
-    except (ValueError, RecursionError):
-        return []
-    # Gemini streams a list where no events were asked for
-    return value if isinstance(value, list) else [value]
 
 
 def error_body(provider: str, kind: str, message: str) -> bytes:

@@ -499,7 +499,7 @@ class Gateway:
     def _judge(self, call: RecordedCall, end: str) -> None:
         """Read usage and error from an answer."""
         content = call.content
-        call.usage = usage_of(call.path, content, stream=call.is_stream) if call.uses_tokens else None
+        call.usage = usage_of(call.path, content) if call.uses_tokens else None
         if call.error is not None:
             return
         factory = ErrorFactory(call.provider, self._redactor)

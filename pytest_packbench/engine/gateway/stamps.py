@@ -215,13 +215,16 @@ def _set_headers(headers: Any) -> None:
     headers.update(_headers())
 
 
-def _httpx_send(gateway: _Gateway, send: Callable[..., Any]) -> Callable[..., Any]:
-    def stamping(client: Any, request: Any, *arguments: Any, **options: Any) -> Any:
+def _send(position: int, gateway: _Gateway, send: Callable[..., Any]) -> Callable[..., Any]:
+    """Stamp the request that a function gets at this position."""
+
+    def stamping(*arguments: Any, **options: Any) -> Any:
+        request = arguments[position] if len(arguments) > position else options["request"]
         if gateway.receives(request.url):
             _set_headers(request.headers)
         else:
             _note_stray()
-        return send(client, request, *arguments, **options)
+        return send(*arguments, **options)
 
     return stamping
 
@@ -238,21 +241,10 @@ def _http_putrequest(gateway: _Gateway, putrequest: Callable[..., Any]) -> Calla
     return stamping
 
 
-def _aiohttp_send(gateway: _Gateway, send: Callable[..., Any]) -> Callable[..., Any]:
-    def stamping(request: Any, *arguments: Any, **options: Any) -> Any:
-        if gateway.receives(request.url):
-            _set_headers(request.headers)
-        else:
-            _note_stray()
-        return send(request, *arguments, **options)
-
-    return stamping
-
-
-_HTTPX = (("Client", "send", _httpx_send), ("AsyncClient", "send", _httpx_send))
+_HTTPX = (("Client", "send", partial(_send, 1)), ("AsyncClient", "send", partial(_send, 1)))
 # urllib3, and so requests, use http.client
 _CLIENTS: dict[str, Sequence[tuple[str, str, Callable[[_Gateway, Callable[..., Any]], Callable[..., Any]]]]] = {
-    "aiohttp": (("ClientRequest", "send", _aiohttp_send),),
+    "aiohttp": (("ClientRequest", "send", partial(_send, 0)),),
     "http.client": (("HTTPConnection", "putrequest", _http_putrequest),),
     "httpx": _HTTPX,
     "httpx2": _HTTPX,

@@ -26,7 +26,6 @@ if TYPE_CHECKING:
 _CONNECT_S = 20.0
 _HEAD_BYTES = 64 * 1024
 _PIECE_BYTES = 256 * 1024
-_MAX_IDLE = 100
 # servers close after 5 seconds or later
 _MAX_IDLE_S = 4.0
 _NOT_FORWARDED = frozenset(
@@ -173,10 +172,7 @@ class Upstream:
 
     def keep(self, origin: _Origin, connection: _Connection) -> None:
         """Keep a connection that is free."""
-        if len(self._idle[origin]) < _MAX_IDLE:
-            self._idle[origin].append((connection, time.monotonic()))
-        else:
-            connection.writer.close()
+        self._idle[origin].append((connection, time.monotonic()))
 
     def close(self) -> None:
         """Close the connections that are kept."""
