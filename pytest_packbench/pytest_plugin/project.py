@@ -5,7 +5,8 @@ from __future__ import annotations
 import io
 import os
 import re
-from contextlib import redirect_stderr, redirect_stdout
+import sys
+from contextlib import contextmanager, redirect_stderr, redirect_stdout
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
@@ -17,7 +18,7 @@ from pytest_packbench.pytest_plugin.settings import hook_files, read_settings, s
 from pytest_packbench.pytest_plugin.suites import open_suites, packs_of_hooks
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Generator, Sequence
+    from collections.abc import Callable, Generator, Iterator, Sequence
 
     from pytest_packbench.engine.contexts import SuiteContext
 
@@ -74,7 +75,23 @@ def with_suite(name: str, options: Sequence[str], use: Callable[[SuiteContext], 
     always = [] if root is None else [f"--override-ini=packbench_root={root.resolve()}"]
     # the last ones count
     always += ["--packbench-mode=fixture", "-pno:cacheprovider"]
-    return _in_pytest([f"--packbench-suite={name}", *options, *always], opened)
+    with _without_traces():
+        return _in_pytest([f"--packbench-suite={name}", *options, *always], opened)
+
+
+@contextmanager
+def _without_traces() -> Iterator[None]:
+    """Import modules of the project without keeping them, and without files that the command does not name."""
+    writes_bytecode, path, modules = sys.dont_write_bytecode, sys.path[:], set(sys.modules)
+    sys.dont_write_bytecode = True
+    try:
+        yield
+    finally:
+        sys.dont_write_bytecode, sys.path[:] = writes_bytecode, path
+        project = f"{Path.cwd()}{os.sep}"
+        for name in set(sys.modules) - modules:
+            if str(getattr(sys.modules[name], "__file__", None)).startswith(project):
+                del sys.modules[name]
 
 
 def _read(config: pytest.Config) -> Project | None:

@@ -9,6 +9,7 @@ import inspect
 import math
 import os
 import sys
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
@@ -39,9 +40,16 @@ _CONCURRENCY = 8
 _CASE_TIMEOUT_S = {"fixture": 60.0, "live": 300.0, "record": 300.0}
 _MAX_CALLS = 100
 _YES_NO = {"yes": True, "true": True, "1": True, "no": False, "false": False, "0": False}
-# an alarm of the operating system has no shorter time, and none of many years
-_SHORTEST_S = 1e-3
-_LONGEST_S = 1e6
+_NUMBERS: dict[str, tuple[type[int | float], float, float]] = {
+    # an alarm of the operating system has no shorter time, and none of many years
+    "case_timeout": (float, 1e-3, 1e6),
+    "call_timeout": (float, 1e-3, 1e6),
+    "max_cost": (float, 1e-6, math.inf),
+    "max_seconds": (float, 1e-6, math.inf),
+    "temperature": (float, 0, 2),
+    "retries": (int, 0, math.inf),
+}
+"""The type, the minimum and the maximum of numbers; of others, a whole number from 1."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -294,30 +302,19 @@ class _Reader:
         """Return whether a setting is yes."""
         return _YES_NO[self.value(name, _YES_NO)]
 
-    def number(
-        self, name: str, kind: type[int | float] = int, *, minimum: float | None = 1, maximum: float = math.inf
-    ) -> Any:
-        """Return a number from `minimum`, or above 0 where that is None, to `maximum`; None if it is not set."""
+    def number(self, name: str) -> Any:
+        """Return a number within its limits; None if it is not set."""
         value, source = self.given(name)
         if value in {"", None}:
             return None
-        try:
-            number = kind(value)
-            fits = (
-                math.isfinite(number) and number <= maximum and (number > 0 if minimum is None else number >= minimum)
-            )
-        except (ValueError, OverflowError):
-            fits = False
-        if fits:
-            return number
-        least = " above 0" if minimum is None else f", {minimum:g} or more"
+        kind, minimum, maximum = _NUMBERS.get(name, (int, 1, math.inf))
+        # a number that is none is outside as well
+        with suppress(ValueError, OverflowError):
+            if math.isfinite(number := kind(value)) and minimum <= number <= maximum:
+                return number
         most = "" if maximum == math.inf else f", at most {maximum:.0f}"
         noun = "a whole number" if kind is int else "a number"
-        raise pytest.UsageError(f"{source}: got {value!r}; expected {noun}{least}{most}")
-
-    def seconds(self, name: str) -> Any:
-        """Return a time limit; None if it is not set."""
-        return self.number(name, float, minimum=_SHORTEST_S if name == "case_timeout" else None, maximum=_LONGEST_S)
+        raise pytest.UsageError(f"{source}: got {value!r}; expected {noun}, {minimum:g} or more{most}")
 
     def path(self, text: str) -> Path:
         """Return a path, relative to the folder that they start from, as an absolute one."""
@@ -426,10 +423,10 @@ def read_settings(config: pytest.Config) -> Settings:
             f"--packbench-trials: got {trials} in fixture mode, in which all trials are equal; "
             "use --packbench-mode=live or record"
         )
-    limit = read.seconds("case_timeout") or _CASE_TIMEOUT_S[mode]
+    limit = read.number("case_timeout") or _CASE_TIMEOUT_S[mode]
     optional = read.yes("baseline_optional")
     baseline = read.baseline(optional=optional)
-    caps = {name: read.number(f"max_{name}", float, minimum=None) for name in ("cost", "seconds")}
+    caps = Caps(**{name: read.number(f"max_{name}") for name in ("tokens", "cost", "seconds")})
     return Settings(
         mode=mode,
         target=read.text("target"),
@@ -440,12 +437,12 @@ def read_settings(config: pytest.Config) -> Settings:
         debugged=debugged,
         concurrency=1 if debugged else read.number("concurrency") or (_CONCURRENCY if mode == "live" else 1),
         trials=trials,
-        caps=Caps(tokens=read.number("max_tokens"), **caps),
+        caps=caps,
         max_calls=read.number("max_calls") or _MAX_CALLS,
         case_timeout_s=None if debugged else limit,
-        call_timeout_s=read.seconds("call_timeout"),
-        retries=read.number("retries", minimum=0),
-        temperature=read.number("temperature", float, minimum=0, maximum=2),
+        call_timeout_s=read.number("call_timeout"),
+        retries=read.number("retries"),
+        temperature=read.number("temperature"),
         max_output_tokens=read.number("max_output_tokens"),
         gate=read.choice("gate"),
         gateway=read.choice("gateway"),

@@ -60,9 +60,9 @@ def is_elsewhere(spec: Any) -> bool:
 
 
 def name_of_worker(node: Any) -> str:
-    """Return the name of a worker elsewhere with its place: `gw0 (bench1)`."""
+    """Return the name of a worker elsewhere with its place, without its environment: `gw0 (bench1)`."""
     spec = node.gateway.spec
-    return f"{node.gateway.id} ({spec.ssh or spec.socket or spec.chdir or spec.python or spec})"
+    return f"{node.gateway.id} ({spec.ssh or spec.socket or spec.chdir or spec.python or 'elsewhere'})"
 
 
 class Controller:

@@ -19,12 +19,12 @@ if TYPE_CHECKING:
 
 SPECS = {
     # is it elsewhere, how is it shown
-    "popen": (False, "gw0 (popen)"),
-    "execmodel=main_thread_only//popen": (False, "gw0 (execmodel=main_thread_only//popen)"),
+    "popen": (False, "gw0 (elsewhere)"),
+    "execmodel=main_thread_only//popen": (False, "gw0 (elsewhere)"),
     "popen//python=python3.12": (True, "gw0 (python3.12)"),
-    "popen//env:PACKBENCH_MODE=live": (True, "gw0 (popen//env:PACKBENCH_MODE=live)"),
+    "popen//env:PACKBENCH_MODE=live": (True, "gw0 (elsewhere)"),
     "popen//chdir=/srv/copy": (True, "gw0 (/srv/copy)"),
-    "popen//via=proxy": (True, "gw0 (popen//via=proxy)"),
+    "popen//via=proxy": (True, "gw0 (elsewhere)"),
     "ssh=bench1//chdir=/srv/popen//python=python3": (True, "gw0 (bench1)"),
     "socket=192.0.2.1:8888": (True, "gw0 (192.0.2.1:8888)"),
 }
