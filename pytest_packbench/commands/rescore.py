@@ -44,6 +44,7 @@ def run(arguments: argparse.Namespace) -> int:
     """Score the stored results again and write how the scores change."""
     from pytest_packbench.analysis.changes import compare
     from pytest_packbench.reports.diff import diff_markdown
+    from pytest_packbench.reports.terminal import one_line
     from pytest_packbench.runs.reading import open_run
 
     folder = find_run_folder(arguments.run)
@@ -52,9 +53,11 @@ def run(arguments: argparse.Namespace) -> int:
     if not (folder / PAYLOADS).exists():
         raise StoredRunError(f"{folder / PAYLOADS}: not found: the run stored no results to score again")
     before: list[Result] = []
+    problems: list[str] = []
     now = replace(stored.run, suite_sha256=suite.sha256, pack=pack.name, pack_version=pack.version)
-    after = replace(stored, run=now, results=tuple(rescored(stored, suite, pack, before)))
+    after = replace(stored, run=now, results=tuple(rescored(stored, suite, pack, before, problems)))
     comparison = compare(replace(stored, results=before), after)
+    sys.stderr.writelines(f"packbench: not rescored: {one_line(problem, _MAX_LINE)}\n" for problem in problems)
     failed = true_conditions(arguments.fail_on, comparison)
     note = _note(comparison, stored)
     comparison.differences = ()
@@ -66,7 +69,9 @@ def run(arguments: argparse.Namespace) -> int:
     return FAILED if failed else FINE
 
 
-def rescored(stored: StoredRun, suite: Suite, pack: Pack, before: list[Result]) -> Iterator[Result]:
+def rescored(
+    stored: StoredRun, suite: Suite, pack: Pack, before: list[Result], problems: list[str]
+) -> Iterator[Result]:
     """Score each stored result of a target by the suite's current rules, against the current case.
 
     Args:
@@ -74,10 +79,11 @@ def rescored(stored: StoredRun, suite: Suite, pack: Pack, before: list[Result]) 
         suite: the suite.
         pack: its pack, as the suite configures it.
         before: gets the stored results, with only what a comparison reads.
+        problems: gets why a case can't be scored again.
 
     Yields:
         One result per result of the run. It is scored again if its payload was stored and its case still exists;
-        otherwise it is the stored result, and a line on standard error says why.
+        otherwise it is the stored result.
 
     Raises:
         StoredRunError: a file of the run can't be read, or a result is missing.
@@ -86,7 +92,7 @@ def rescored(stored: StoredRun, suite: Suite, pack: Pack, before: list[Result]) 
     from pytest_packbench.model.redaction import Redactor
 
     context = SuiteContext.of_results(suite, pack, stored.run.target, redactor=Redactor(os.environ))
-    load = _case_loader(suite, pack)
+    load = _case_loader(suite, pack, problems)
     for result in stored.results:
         payload, was = result.attempt.payload, _reduced(result)
         before.append(was)
@@ -140,11 +146,10 @@ def _rescore(stored: Result, payload: Any, loaded: LoadedCase, context: SuiteCon
     return replace(result, attempt=stored.attempt)
 
 
-def _case_loader(suite: Suite, pack: Pack) -> Callable[[str], LoadedCase | None]:
+def _case_loader(suite: Suite, pack: Pack, problems: list[str]) -> Callable[[str], LoadedCase | None]:
     """Return a function that reads a current case by its id; it returns None if the case is gone or can't be read."""
     from pytest_packbench.cases.files import CaseIndex, load_case, suite_locations
     from pytest_packbench.model.errors import CaseError
-    from pytest_packbench.reports.terminal import one_line
 
     index = CaseIndex(suite_locations(suite))
 
@@ -157,7 +162,7 @@ def _case_loader(suite: Suite, pack: Pack) -> Callable[[str], LoadedCase | None]
                 return load_case(location, pack.case_model, file=location.path, pack=pack.name)
         except CaseError as error:
             problem = str(error)
-        sys.stderr.write(f"packbench: not rescored: {one_line(problem, _MAX_LINE)}\n")
+        problems.append(problem)
         return None
 
     return load

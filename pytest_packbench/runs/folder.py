@@ -91,7 +91,7 @@ def read_latest(suite_folder: Path) -> str:
         run_id = ""
     # an id and nothing else: the file must not point to another folder
     if not is_run_id(run_id):
-        raise StoredRunError(f"{path}: does not contain a run id")
+        raise StoredRunError(f"{path}: does not contain a run id; run the suite again, or pass the folder of a run")
     return run_id
 
 
@@ -131,13 +131,7 @@ def find_run_source(path: Path) -> Path:
 
 
 def _latest_folder(suite_folder: Path) -> Path:
-    try:
-        run_id = read_latest(suite_folder)
-    except StoredRunError as error:
-        raise StoredRunError(f"{error}; run the suite again, or pass the folder of a run") from None
-    folder = suite_folder / run_id
+    folder = suite_folder / read_latest(suite_folder)
     if not folder.is_dir():
-        raise StoredRunError(
-            f"{suite_folder / LATEST}: the folder of run {run_id} no longer exists; pass the folder of a run"
-        )
+        raise StoredRunError(f"{suite_folder / LATEST}: {folder} no longer exists; pass the folder of a run")
     return folder

@@ -281,18 +281,6 @@ def _by_attempt(entries: Iterable[Entry]) -> list[Entry]:
     return list({(entry.case.suite, entry.case.case_id, entry.attempt.trial): entry for entry in entries}.values())
 
 
-def parse_entry(data: dict[str, Any]) -> Entry:
-    """Parse the object of a line.
-
-    Raises:
-        JournalError: a key is missing or unknown, or a value has the wrong type or range.
-    """
-    try:
-        return ended_from(data[ENDED_KEY]) if ENDED_KEY in data else result_from(data, data.get("record"))
-    except ValidationError as error:
-        raise JournalError(f"not a result: {first_problem(error, data)}") from None
-
-
 def _write_all(file: FileIO, line: bytes) -> None:
     written = file.write(line)
     while written < len(line):
@@ -312,17 +300,16 @@ def _parse_line(line: bytes) -> Run | Entry:
         raise JournalError(f"not a result: {type(error).__name__}: {' '.join(str(error).split())}") from None
     if not isinstance(data, dict):
         raise JournalError("not a result: expected an object")
-    if HEADER_KEY not in data:
-        return parse_entry(data)
-    version = data[HEADER_KEY]
-    if type(version) is not int or version != JOURNAL_VERSION:
+    is_header, version = HEADER_KEY in data, data.get(HEADER_KEY)
+    if is_header and (type(version) is not int or version != JOURNAL_VERSION):
         raise JournalError(f"/{HEADER_KEY}: got {version!r:.60}; this version reads {JOURNAL_VERSION}")
     try:
-        run: Run = adapter(Run).validate_python(data.get("run"))
+        if is_header:
+            run: Run = adapter(Run).validate_python(data.get("run"))
+            return run
+        return ended_from(data[ENDED_KEY]) if ENDED_KEY in data else result_from(data, data.get("record"))
     except ValidationError as error:
-        problem = first_problem(error, data)
-        raise JournalError(f"/run{problem.pointer}: {problem.wrong}; {problem.expected}") from None
-    return run
+        raise JournalError(f"not a result: {first_problem(error, data)}") from None
 
 
 def _line(data: dict[str, Any]) -> bytes:

@@ -46,7 +46,7 @@ _WORKERS_END_S = 15.0
 """How long the workers of a killed controller may take to end, seconds."""
 _POLL_S = 0.05
 _NEW = "start a new run"
-_EXPECTED = "latest, a run id or the folder of a run"
+_EXPECTED = "latest, a run id, or the folder of a run, <output>/<suite>/<run id>"
 _ADVICE = (
     "repeat the options of that run, start a new run, or set packbench_resume_changed = run to repeat what changed"
 )
@@ -250,20 +250,15 @@ def _locate(requested: str, output: Path, suites: Collection[str], relative_to: 
     """Return the folder of reports that contains the requested run, and the id of the run."""
     if requested == LATEST:
         return output, _last_resumable(output, suites)
-    if os.sep not in requested and "/" not in requested:
-        if not is_run_id(requested):
-            raise ResumeError(f'"{requested}" is not a run id; expected {_EXPECTED}')
+    if is_run_id(requested):
         return output, requested
-    path = Path(os.path.normpath(relative_to / requested))
-    folder = path.parent if path.is_file() else path
-    if not folder.is_dir():
-        raise ResumeError(f"no run at {path}; expected {_EXPECTED}")
+    folder = Path(os.path.normpath(relative_to / requested))
     # `bundled/x` before `x`
     for suite in sorted(suites, key=len, reverse=True):
-        output = folder.parents[len(Path(suite).parts)]
+        output = Path(*folder.parts[: -len(Path(suite).parts) - 1])
         if output / suite == folder.parent and is_run_id(folder.name):
             return output, folder.name
-    raise ResumeError(f"{folder} is not a run of {_suite_list(suites)}; expected <output>/<suite>/<run id>")
+    raise ResumeError(f"{folder} is no run of {_suite_list(suites)}; expected {_EXPECTED}")
 
 
 def _last_resumable(output: Path, suites: Collection[str]) -> str:

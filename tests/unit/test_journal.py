@@ -98,9 +98,9 @@ BAD_RESULTS = [
 ]
 BAD_HEADERS = {
     b'{"packbench_journal": 2, "run": {}}': "/packbench_journal: got 2; this version reads 1",
-    b'{"packbench_journal": 1, "run": []}': "/run: got []; expected an object",
-    b'{"packbench_journal": 1, "run": {"findings": "f"}}': "/run/run_id: the key",
-    b'{"packbench_journal": 1, "run": {}}': "/run/run_id: the key",
+    b'{"packbench_journal": 1, "run": []}': "not a result: ",
+    b'{"packbench_journal": 1, "run": {"findings": "f"}}': "not a result: /run_id: the key",
+    b'{"packbench_journal": 1, "run": {}}': "not a result: /run_id: the key",
 }
 
 

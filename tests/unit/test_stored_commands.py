@@ -167,9 +167,7 @@ def test_gates_and_policies_of_runs_that_do_not_fit_are_one_line(toy: Path, pack
     assert f"run {COMPLETE} is of suite other; expected a run of toy" in packbench("gate", "--rules", "toy", *policy)[1]
 
 
-def test_a_run_that_can_be_no_baseline_is_refused_and_a_loosened_one_is_shown_in_part(
-    toy: Path, packbench: Run
-) -> None:
+def test_a_run_that_can_be_no_baseline_is_refused_and_a_loosened_one_is_shown(toy: Path, packbench: Run) -> None:
     root, reports = toy.parents[2] / "storage", toy.parent
 
     def set_to(folder: Path | str) -> tuple[int, str]:
@@ -190,7 +188,7 @@ def test_a_run_that_can_be_no_baseline_is_refused_and_a_loosened_one_is_shown_in
         code, output = set_to(write(reports, facts, results, root) / "report.json")
         assert code == 0
     assert "53 points looser" in output
-    assert "and 3 more\n" in output
+    assert output.count(": passed before, failed now; ") == 53
     path = root / "toy" / "baseline.json"
     path.write_text(path.read_text("utf-8").replace('"pack_version": "1"', '"pack_version": "0"'), encoding="utf-8")
     code, output = packbench("baseline", "show", "toy", "--root", "storage")
