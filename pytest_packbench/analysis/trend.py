@@ -115,11 +115,6 @@ class EarlierRun(NamedTuple):
         """The share of the judged cases that passed, 0 to 1; None without a judged case."""
         return self.passed / self.judged if self.judged else None
 
-    @property
-    def case_hashes(self) -> dict[str, str | None] | None:
-        """The hash of each case's content by its test id; None if the cases were not read."""
-        return None if self.cases is None else {test_id: case.case_sha256 for test_id, case in self.cases.items()}
-
     def with_cases(self) -> EarlierRun:
         """Return the same with its cases; the report is opened again only if it is not open.
 

@@ -93,7 +93,7 @@ def page_of_run(
     if number > MAX_CASES:
         shown_cases = f"at most {MAX_CASES:,} of {number:,} cases, those that did not pass first"
         notes = [*notes, f"The table of cases has {shown_cases}; report.json has all."]
-    return RunPage(conclusion, scores_of(results()), cases, like, notes, panels)
+    return RunPage(conclusion, scores_of(results()), cases, like, [*notes, *cases.notices], panels)
 
 
 def shown_results(results: Callable[[], Iterable[Result]], number: int) -> tuple[Result, ...]:

@@ -158,8 +158,7 @@ def run_html(
     status = verdict_cell(verdict.status)
     backend = f"{run.backend} / {run.model}" if run.backend and run.model else ""
     made = (run.suite, f"{run.mode} mode", run.target, backend, minute(run.finished_at), run.run_id)
-    notes = page.cases.notices if page.cases is not None else ()
-    limits = Section(_LIMITS, [Points([*caveats(run, page.conclusion.statistics), *page.notes, *notes])])
+    limits = Section(_LIMITS, [Points([*caveats(run, page.conclusion.statistics), *page.notes])])
     eyebrow = html_text(" · ".join(filter(None, made)), redact)
     first, rest = (html_text(text, redact) for text in verdict.headline.split(", ", 1))
     written = html(sections, level=level + 1, redact=redact)
@@ -436,8 +435,7 @@ def _figures(page: RunPage) -> Iterator[Block]:
     headlines = [figure for figure in figures if figure.headline and id(figure) not in shown]
     yield from figure_tables(headlines)
     if len(figures) > len(headlines):
-        title = f"All {len(figures)} figures" if len(figures) > 1 else "The figure"
-        yield Section(title, figure_tables(figures), folded=True)
+        yield Section("All figures", figure_tables(figures), folded=True)
 
 
 def _panel(panel: Panel) -> Iterator[Block]:
