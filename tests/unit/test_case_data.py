@@ -82,6 +82,8 @@ def test_what_went_in_comes_out() -> None:
     (trial,) = case["trials"]
     assert (trial["payload"], trial["terms"], trial["hooks"]) == (payload, list(terms), TRACE)
     assert (case["history"], trial["tokens_input"], found.notices) == (["failed", "passed"], 3, ())
+    odd = changed(now, answer="\udc80", terms=({**terms[0], "detail": "\udc80"},))
+    assert details(blocks([odd]), "one")[0]["trials"][0]["terms"][0]["detail"] == "\udc80"
     # unreadable texts stay as they are
     case, texts = details(blocks([now], text_sources("not\n  JSON \udc80")), "one")
     assert texts[case["case"] - 1] == "not\n  JSON \\udc80"

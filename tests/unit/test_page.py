@@ -351,12 +351,6 @@ def test_without_its_script_a_link_to_a_failing_case_leads_to_its_row() -> None:
     assert ids == {each["href"][1:] for each in read.all("a") if each["href"].startswith("#case=")} != set()
 
 
-@pytest.mark.parametrize(("number", "title"), [(1, "The figure"), (2, "All 2 figures")])
-def test_figures_are_counted_in_words(number: int, title: str) -> None:
-    figures = tuple(Figure(name=f"f{each}", definition="d", number=1.0) for each in range(number))
-    assert f"\n{title}\n" in Page(html_of(page(case_results(1), conclusion={"figures": figures}))).shown
-
-
 def test_terms_of_a_case_with_trials_are_those_of_the_worst() -> None:
     trials = [case_result("a", "passed"), case_result("a", "failed", trial=1, terms=(GOT,))]
     shown = Page(html_of(page(trials))).shown

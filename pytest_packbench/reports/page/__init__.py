@@ -94,7 +94,7 @@ def page_of_run(
         shown_cases = f"at most {MAX_CASES:,} of {number:,} cases, those that did not pass first"
         notes = [*notes, f"The table of cases has {shown_cases}; report.json has all."]
     trend = [earlier.point for earlier in like]
-    return RunPage(conclusion, scores_of(results()), cases, trend, notes, panels)
+    return RunPage(conclusion, scores_of(results()), cases, trend, [*notes, *cases.notices], panels)
 
 
 def shown_results(results: Callable[[], Iterable[Result]], number: int) -> tuple[Result, ...]:

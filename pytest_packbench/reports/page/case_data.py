@@ -13,6 +13,7 @@ import re
 import zlib
 from binascii import b2a_base64
 from contextlib import suppress
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pydantic_core import to_json
@@ -313,4 +314,4 @@ def _json(value: Any) -> str:
         return _encode(value)
 
 
-_encode = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), check_circular=False).encode
+_encode = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), check_circular=False, default=asdict).encode

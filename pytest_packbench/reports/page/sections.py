@@ -31,7 +31,6 @@ from pytest_packbench.reports.blocks import (
     html_text,
     verdict_cell,
 )
-from pytest_packbench.reports.diff import changes_table, comparison_headline, sentences
 from pytest_packbench.reports.plots import (
     BINS,
     bars_svg,
@@ -158,8 +157,7 @@ def run_html(
     status = verdict_cell(verdict.status)
     backend = f"{run.backend} / {run.model}" if run.backend and run.model else ""
     made = (run.suite, f"{run.mode} mode", run.target, backend, minute(run.finished_at), run.run_id)
-    notes = page.cases.notices if page.cases is not None else ()
-    limits = Section(_LIMITS, [Points([*caveats(run, page.conclusion.statistics), *page.notes, *notes])])
+    limits = Section(_LIMITS, [Points([*caveats(run, page.conclusion.statistics), *page.notes])])
     eyebrow = html_text(" · ".join(filter(None, made)), redact)
     first, rest = (html_text(text, redact) for text in verdict.headline.split(", ", 1))
     written = html(sections, level=level + 1, redact=redact)
@@ -229,7 +227,7 @@ def _tiles(page: RunPage) -> Iterator[Tile]:
         yield Tile("Not judged", str(statistics.totals.selected - overall.n), ", ".join(unjudged), color)
     if comparison is not None:
         changed = comparison.counts()
-        unseen = sum(map(_failed_before, changes_table("", comparison, _NOT_COMPARED).rows))
+        unseen = sum(map(_failed_before, _changes_table(comparison, _NOT_COMPARED).rows))
         gone = f"; {unseen} that failed there not compared" if unseen else ""
         failing, note = changed["new_failures"], f"{changed['fixed']} recovered since the baseline{gone}"
         yield Tile("New failures", str(failing), note, "fail" if failing else "")
@@ -306,6 +304,8 @@ def _baseline(conclusion: Conclusion, link: Link) -> Iterator[Block]:
     if outcome is not None:
         yield from _about_comparison(outcome)
     if comparison is not None:
+        from pytest_packbench.reports.diff import sentences
+
         for title, words, css in _CHANGES:
             yield _changed(title, comparison, words, link, css)
         yield _changed("Cases that are not compared", comparison, _NOT_COMPARED, link)
@@ -319,6 +319,8 @@ def _about_comparison(outcome: BaselineOutcome) -> Iterator[Block]:
         color, sign = ("fail", "✗ not compared") if outcome.fails_unseen else ("warn", "\u2013 not compared")
         yield Text(f"{_capitalized(outcome.problem)}.", sign=sign, color=color)
     else:
+        from pytest_packbench.reports.diff import comparison_headline
+
         baseline = comparison.baseline
         compared = f"{_capitalized(comparison_headline(comparison))}, compared with run {baseline.run_id}"
         yield Text(f"{compared} of {minute(baseline.finished_at)}." if baseline.finished_at else f"{compared}.")
@@ -332,9 +334,15 @@ def _about_comparison(outcome: BaselineOutcome) -> Iterator[Block]:
         yield from (_judgement(text, failed=True) for text in outcome.failures)
 
 
+def _changes_table(comparison: Comparison, words: Mapping[str, str]) -> Table:
+    from pytest_packbench.reports.diff import changes_table
+
+    return changes_table("", comparison, words)
+
+
 def _changed(title: str, comparison: Comparison, words: Mapping[str, str], link: Link, css: str = "") -> Section:
     """Return the cases that changed in some ways, with both answers; those first that failed before."""
-    table = changes_table("", comparison, words)
+    table = _changes_table(comparison, words)
     first = sorted(table.rows, key=_failed_before, reverse=True)[:_MAX_FLIPS]
     # the run has no case that was removed
     rows = [(_case_cell(str(row[0]), link if row[3] else None), *row[1:]) for row in first]
@@ -438,8 +446,7 @@ def _figures(page: RunPage) -> Iterator[Block]:
     headlines = [figure for figure in figures if figure.headline and id(figure) not in shown]
     yield from figure_tables(headlines)
     if len(figures) > len(headlines):
-        title = f"All {len(figures)} figures" if len(figures) > 1 else "The figure"
-        yield Section(title, figure_tables(figures), folded=True)
+        yield Section("All figures", figure_tables(figures), folded=True)
 
 
 def _panel(panel: Panel) -> Iterator[Block]:
