@@ -5,7 +5,6 @@ from __future__ import annotations
 import gc
 import os
 import signal
-import sys
 import threading
 from contextlib import nullcontext, suppress
 from functools import partial
@@ -38,8 +37,6 @@ from pytest_packbench.pytest_plugin.suites import open_suites
 from pytest_packbench.pytest_plugin.terminal import Progress, Terminal
 
 if TYPE_CHECKING:
-    from collections.abc import Generator
-
     from pytest_packbench.pytest_plugin.prefetch import Prefetcher
     from pytest_packbench.pytest_plugin.suites import SessionSuites
 
@@ -163,37 +160,8 @@ def _start_prefetcher(config: pytest.Config, contexts: SessionSuites) -> Prefetc
     return prefetcher
 
 
-_FULL_COLLECTION = 2
 # the default from Python 3.13 on
 _YOUNG_WHILE_RUNNING = 2_000
-
-
-class _FrozenObjects:
-    """The objects that garbage collection skips (`gc.freeze`); a process may have several sessions."""
-
-    def __init__(self) -> None:
-        self._is_frozen = False
-        self._is_ended = False
-
-    def freeze(self) -> None:
-        """Skip all objects that exist now."""
-        self._is_frozen = True
-        gc.freeze()
-
-    def end(self) -> None:
-        """Unfreeze at the next full collection; at once, the interpreter's last collection would take 8 % more CPU."""
-        self._is_ended = self._is_frozen
-        if self._is_ended and self._unfreeze not in gc.callbacks:
-            gc.callbacks.append(self._unfreeze)
-
-    def _unfreeze(self, phase: str, info: dict[str, Any]) -> None:
-        is_due = phase == "start" and info["generation"] == _FULL_COLLECTION and not sys.is_finalizing()
-        if self._is_ended and is_due:
-            self._is_ended = self._is_frozen = False
-            gc.unfreeze()
-
-
-_FROZEN_OBJECTS = _FrozenObjects()
 
 
 class GarbageCollection:
@@ -203,21 +171,19 @@ class GarbageCollection:
     """
 
     def pytest_configure(self, config: pytest.Config) -> None:
-        """Restore everything at the end of the session."""
-        config.add_cleanup(_FROZEN_OBJECTS.end)
+        """Return what an earlier session of the process froze: at its end, that would take 8 % more CPU."""
+        gc.unfreeze()
         collect_less_garbage(config)
 
-    @pytest.hookimpl(wrapper=True)
-    def pytest_runtestloop(self, session: pytest.Session) -> Generator[None, object, object]:
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_runtestloop(self, session: pytest.Session) -> None:
         """Freeze what was collected, if it is run, and collect garbage as Python 3.13 does."""
         if not session.config.option.collectonly:
-            _FROZEN_OBJECTS.freeze()
-        thresholds = session.config.stash.get(THRESHOLDS, None)
+            gc.freeze()
         # without, garbage collection is off, and stays so
-        if thresholds is not None:
-            young, old, full = thresholds
+        if THRESHOLDS in session.config.stash:
+            young, old, full = session.config.stash[THRESHOLDS]
             gc.set_threshold(max(young, _YOUNG_WHILE_RUNNING), old, full)
-        return (yield)
 
 
 class Termination:
