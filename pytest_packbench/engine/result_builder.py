@@ -75,6 +75,18 @@ class CaseRef(NamedTuple):
     folder: str
     loaded: LoadedCase | None
 
+    @property
+    def sha256(self) -> str | None:
+        """The hash of its content; None if it can't be read."""
+        return self.loaded.sha256 if self.loaded is not None else None
+
+    @property
+    def readable(self) -> LoadedCase:
+        """The case, which has been attempted."""
+        if self.loaded is None:
+            raise ValueError("a case that can't be read has no attempt")
+        return self.loaded
+
 
 class Trial(NamedTuple):
     """One attempt at a case, with its result.
@@ -94,7 +106,7 @@ def ended_attempt(case_ref: CaseRef, state: AttemptState) -> EndedAttempt:
     """Return an attempt that has ended without a failure, as it is stored until it is scored."""
     # the pack is asked for more when it is scored
     place = _case_of(case_ref._replace(loaded=None))
-    return EndedAttempt(case=replace(place, case_sha256=_readable(case_ref).sha256), attempt=state.stored())
+    return EndedAttempt(case=replace(place, case_sha256=case_ref.sha256), attempt=state.stored())
 
 
 def build_trial(case_ref: CaseRef, attempt: AttemptState, context: SuiteContext, run_id: str) -> Trial:
@@ -171,7 +183,7 @@ def build_result(case_ref: CaseRef, state: AttemptState, context: SuiteContext, 
         RecordError: what the pack returns is not valid in a record.
         Exception: anything else that the pack raises.
     """
-    case, score, outcome = _readable(case_ref).case, state.score, state.outcome
+    case, score, outcome = case_ref.readable.case, state.score, state.outcome
     if state.failure is not None or score is None or outcome is None:
         failure = state.failure or Failure(kind="error", message="no score")
         # a cap of the run refused a call
@@ -272,7 +284,7 @@ def _rows(case_ref: CaseRef, attempt: AttemptState) -> list[Comparison]:
     if attempt.unread is not None:
         said = attempt.outcome.answer if attempt.outcome is not None else None
         return [Comparison(what="answer", expected="an answer that can be read", actual=said or "none")]
-    rows: list[Any] = list(case_ref.pack.explain(_readable(case_ref).case, attempt.outcome))
+    rows: list[Any] = list(case_ref.pack.explain(case_ref.readable.case, attempt.outcome))
     if not all(isinstance(row, Comparison) and all(isinstance(text, str) for text in astuple(row)) for row in rows):
         raise TypeError(f"explain() returned {rows!r}, expected Comparisons whose fields are str")
     return rows
@@ -317,12 +329,6 @@ def _unwritable(attempt: AttemptState, error: BaseException) -> str:
         return ""
     location = f"at {pointer}" if pointer else "at its top level"
     return f"the target's result contains an unpaired surrogate {location}; expected text that UTF-8 can encode"
-
-
-def _readable(case_ref: CaseRef) -> LoadedCase:
-    if case_ref.loaded is None:
-        raise ValueError("a case that can't be read has no attempt")
-    return case_ref.loaded
 
 
 def _case_of(case_ref: CaseRef) -> CaseInfo:

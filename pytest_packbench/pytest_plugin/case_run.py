@@ -53,6 +53,7 @@ if TYPE_CHECKING:
     from pytest_packbench.model.pack import Comparison, Pack
     from pytest_packbench.model.suite import Suite
     from pytest_packbench.pytest_plugin.collection import Collector
+    from pytest_packbench.pytest_plugin.suites import SessionSuites
     from pytest_packbench.runs.journal import Entry
 
 
@@ -348,7 +349,7 @@ class CaseRun(ItemRun):
         resumed = self.item.config.stash.get(RESUMED, None)
         if resumed is None or self.problem or self.loaded is None:
             return {}
-        return dict(sorted(resumed.kept(self.suite, self.name).items()))
+        return dict(sorted(resumed.kept(self.suite, self.name, self.loaded.sha256).items()))
 
     def call_record_hooks(self, case_ref: CaseRef, trial: Trial) -> Trial:
         """Call `pytest_packbench_record` with a trial's record; the trial is an error if a hook raises."""
@@ -574,8 +575,9 @@ def _record_file(suite: Suite, path: Path, file: str, line: int) -> str:
     return format_location(location, line)
 
 
-def uncollected_case_ref(suite: Suite, pack: Pack, path: Path, *, file: str, name: str, nodeid: str) -> CaseRef:
+def uncollected_case_ref(contexts: SessionSuites, suite: Suite, nodeid: str, *, file: str, name: str) -> CaseRef:
     """Return the identity and location of a case that this process has not collected; the case is read for it."""
+    pack, path = contexts.pack_of(suite), rootdir_of(contexts.config) / file
     case = find_case(str(path), name)
     loaded = None
     if case is not None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import time
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 import pytest
 
@@ -49,16 +49,18 @@ if TYPE_CHECKING:
 
     from pytest_packbench.analysis.conclusion import Conclusion
     from pytest_packbench.model.control import ControlResult, ControlTally, Outcome
-    from pytest_packbench.model.metric import Panel
+    from pytest_packbench.model.policy import PolicyOutcome
     from pytest_packbench.model.result import EndedAttempt
     from pytest_packbench.model.suite import Suite
     from pytest_packbench.policy import PolicyBase
     from pytest_packbench.pytest_plugin.collection import Collector
     from pytest_packbench.pytest_plugin.suites import SessionSuites
+    from pytest_packbench.reports.page import RunPage
     from pytest_packbench.reports.story import Place
     from pytest_packbench.runs.journal import Entry
     from pytest_packbench.runs.stored import BaselineLookup
 
+_Value = TypeVar("_Value")
 _BASE_URLS = "OPENAI_BASE_URL, ANTHROPIC_BASE_URL, OLLAMA_HOST or GOOGLE_GEMINI_BASE_URL"
 
 
@@ -70,6 +72,7 @@ class SuiteRun:
         suite: the suite.
         results: the results so far, with their journal, and the problems of the suite as a whole.
         selected: the selected cases by node id; the function is called only for a case without a result.
+        crashed: the node ids of those at which a worker of xdist has ended.
         targets: the names of the marked tests that run its cases; empty for items of case files.
         ordered: all results in the order of the files, at the end.
         has_recorded_nothing: whether a run that records kept the recording of no case.
@@ -84,6 +87,7 @@ class SuiteRun:
     suite: Suite
     results: RunResults
     selected: dict[str, Callable[[], CaseRef]] = field(default_factory=dict)
+    crashed: set[str] = field(default_factory=set)
     targets: set[str] = field(default_factory=set)
     ordered: Sequence[Result] = ()
     has_recorded_nothing: bool = False
@@ -119,7 +123,7 @@ class Recorder:
         self._runs_by_nodeid: dict[str, SuiteRun] = {}
         self._spent: list[dict[str, Any]] = []
         self._late: dict[str, list[tuple[str, str]]] = {}
-        self._has_rejected = False
+        self._has_spoiled = False
         self.resumed = config.stash.get(RESUMED, None)
         self.base = self.resumed.base if self.resumed is not None else contexts.settings.output
         self._redact: Callable[[str], str] = contexts.redactor.json
@@ -160,7 +164,11 @@ class Recorder:
         """Add a selected control, once; until it is replayed, it was not run."""
         run = self._runs_by_nodeid[nodeid] = self.runs[suite_name]
         if nodeid not in run.control_results:
-            run.control_results[nodeid] = _unreplayed(run, nodeid, "not_run", "not run")
+            # most suites have none
+            from pytest_packbench.model.control import ControlResult
+
+            file, _, name = nodeid.rpartition("::")
+            run.control_results[nodeid] = ControlResult(suite_name, name, nodeid, file, "not_run", message="not run")
 
     def reject(self, nodeids: Iterable[str], message: str) -> None:
         """Turn what a worker reported into errors, because it ran something else than this process has.
@@ -170,16 +178,11 @@ class Recorder:
             message: what differs, in one line.
         """
         text = self.contexts.redactor.text(message)
-        self._has_rejected = True
+        self._has_spoiled = True
         for reported in nodeids:
             nodeid = ungrouped(reported, self._runs_by_nodeid)
-            run = self._runs_by_nodeid.get(nodeid)
-            if run is None:
-                continue
-            if nodeid in run.control_results:
-                run.control_results[nodeid] = run.control_results[nodeid]._replace(outcome="broken", message=text)
-            elif nodeid in run.results.by_nodeid:
-                self._make_errors(run, nodeid, "worker_differs", text)
+            if nodeid in self._runs_by_nodeid:
+                self._spoil(self._runs_by_nodeid[nodeid], nodeid, "worker_differs", text)
 
     def note_collected(self, counts: dict[str, int]) -> None:
         """Add the number of cases by suite that a worker collected, before any was deselected."""
@@ -208,32 +211,24 @@ class Recorder:
             (control,) = results
             self.runs[control.suite].control_results[control.nodeid] = control
             return
-        if report.passed:
-            return
         nodeid = ungrouped(report.nodeid, self._runs_by_nodeid)
         run = self._runs_by_nodeid.get(nodeid)
-        if run is not None and nodeid in run.control_results:
+        if report.passed or run is None:
+            return
+        control = run.control_results.get(nodeid)
+        if control is not None:
             # it failed or was skipped outside of its own code
-            if report.failed or run.control_results[nodeid].outcome == "not_run":
+            if report.failed or control.outcome == "not_run":
                 outcome: Outcome = "broken" if report.failed else "not_run"
-                run.control_results[nodeid] = _unreplayed(run, nodeid, outcome, _first_line(report))
-            return
-        if run is None or nodeid in run.results.by_nodeid:
-            return
-        crashed = report.when not in {"setup", "call", "teardown"}
-        kind = "skipped_elsewhere" if report.skipped else "worker_crashed" if crashed else "setup_broken"
-        message = "the worker crashed while running this case" if crashed else _first_line(report)
-        case_ref = run.selected[nodeid]()
-        result = unscored_result(case_ref, "not_run" if report.skipped else "error", kind, message)
-        if crashed:
-            from pytest_packbench.runs.resume import fill_missing_trials
-
-            journaled = read_worker_journals(run.results.writer.folder).get(nodeid, {})
-            # scoring an answer may be what crashed the worker
-            scored = {trial: entry for trial, entry in journaled.items() if isinstance(entry, Result)}
-            finished = self._finished_trials(run, case_ref, scored)
-            run.results.add_case(fill_missing_trials(finished, result, self.contexts.settings.trials, once=True))
-        else:
+                run.control_results[nodeid] = control._replace(outcome=outcome, message=_first_line(report))
+        elif report.when not in {"setup", "call", "teardown"}:
+            run.crashed.add(nodeid)
+        elif nodeid not in run.results.by_nodeid:
+            case_ref, line = run.selected[nodeid](), _first_line(report)
+            if report.skipped:
+                result = unscored_result(case_ref, "not_run", "skipped_elsewhere", line)
+            else:
+                result = unscored_result(case_ref, "error", "setup_broken", line)
             run.results.add_case((result,))
 
     def _conclude_controls(self, run: SuiteRun) -> None:
@@ -258,41 +253,32 @@ class Recorder:
         from pytest_packbench.cases.recordings import find_controls
         from pytest_packbench.runs.lines import read_controls
 
-        present = {found.location.name for found in find_controls(run.suite.controls_path)}
+        unselected = {found.location.name for found in find_controls(run.suite.controls_path)} - selected
         try:
-            earlier = read_controls(run.results.writer.folder)
+            return [result for result in read_controls(run.results.writer.folder) if result.control in unselected]
         except (OSError, StoredRunError) as error:
             run.problems.append(f"the controls of the resumed run can't be read: {error}")
             return []
-        return [result for result in earlier if result.control in present - selected]
 
-    def _finished_trials(self, run: SuiteRun, case_ref: CaseRef, journaled: Mapping[int, Entry]) -> dict[int, Result]:
-        """Return the finished trials of a case by number: of a resumed run, workers' journals, and this process.
-
-        Attempts whose target had ended are scored.
-        """
-        kept = self.resumed.kept(run.suite, case_ref.case_id) if self.resumed is not None else {}
+    def _known_trials(self, run: SuiteRun, case_ref: CaseRef, journaled: Mapping[int, Entry]) -> dict[int, Result]:
+        """Return the known trials of a case by number: of a resumed run, workers' journals, and this process."""
+        resumed = self.resumed.kept(run.suite, case_ref.case_id, case_ref.sha256) if self.resumed is not None else {}
+        entries: dict[int, Entry] = {**resumed, **journaled, **run.results.unreported(case_ref.nodeid)}
         # answers to a changed case are not used
-        sha256 = case_ref.loaded.sha256 if case_ref.loaded is not None else None
-        unchanged = {
-            number: carried_over_trial(entry, case_ref).result if isinstance(entry, Result) else entry
-            for number, entry in kept.items()
-            if entry.case.case_sha256 == sha256
+        return {
+            number: self._scored(run, case_ref, entry)
+            for number, entry in entries.items()
+            if entry.case.case_sha256 in {None, case_ref.sha256}
         }
-        entries: dict[int, Entry] = {**unchanged, **journaled, **run.results.unreported(case_ref.nodeid)}
-        trials = {number: self._scored(run, case_ref, entry) for number, entry in entries.items()}
-        return {number: result for number, result in trials.items() if result is not None}
 
-    def _scored(self, run: SuiteRun, case_ref: CaseRef, entry: Entry) -> Result | None:
-        """Return the result of an entry; None if its answer belongs to another version of the case."""
+    def _scored(self, run: SuiteRun, case_ref: CaseRef, entry: Entry) -> Result:
+        """Return the result of an entry, at the place of the case today; an ended attempt is scored."""
         if isinstance(entry, Result):
-            return entry
-        if case_ref.loaded is None or case_ref.loaded.sha256 != entry.case.case_sha256:
-            return None
+            return carried_over_trial(entry, case_ref).result
         from pytest_packbench.engine.attempt import settle_stored
 
         context = self.contexts.context(run.suite)
-        attempt = settle_stored(context, case_ref.loaded, entry)
+        attempt = settle_stored(context, case_ref.readable, entry)
         return build_trial(case_ref, attempt, context, self.run_id).result
 
     def journal(self, result: Result) -> None:
@@ -353,7 +339,7 @@ class Recorder:
                 raise pytest.UsageError(f"{problem}; no model was called")
 
     def _head(self, run: SuiteRun) -> Run:
-        return replace(self._metadata(run, [], self.started_ns), finished_at="", partial="")
+        return replace(self._metadata(run), finished_at="", partial="")
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)
     def pytest_sessionfinish(self, session: pytest.Session) -> Generator[None, object, object]:
@@ -369,7 +355,6 @@ class Recorder:
         self.contexts.close()
         for run in self.runs.values():
             try:
-                self._note_late(run, session)
                 self._finish(run, session)
             except (OSError, MemoryError, RecursionError) as error:
                 # a target has used up what the process may have: files, memory, levels of calls
@@ -379,7 +364,7 @@ class Recorder:
         if session.exitstatus == pytest.ExitCode.NO_TESTS_COLLECTED and concluded:
             session.exitstatus = pytest.ExitCode.OK
         if session.exitstatus == pytest.ExitCode.OK and (
-            self._has_rejected or any(run.failed for run in self.runs.values())
+            self._has_spoiled or any(run.failed for run in self.runs.values())
         ):
             session.exitstatus = pytest.ExitCode.TESTS_FAILED
         result = yield
@@ -391,68 +376,81 @@ class Recorder:
         """Add what the cases of a suite left running and the offline guard refused: case id and message."""
         self._late.setdefault(suite_name, []).extend(late)
 
-    def _note_late(self, run: SuiteRun, session: pytest.Session) -> None:
+    def _note_late(self, run: SuiteRun) -> None:
         """Turn cases into errors whose threads or tasks were refused when their result was known already."""
         self.note_late(run.suite.name, self.contexts.take_late(run.suite))
         # of several messages the first counts, as in an attempt
         messages = dict(reversed(self._late.pop(run.suite.name, [])))
-        for nodeid, control in run.control_results.items():
-            message = messages.get(CONTROL_OWNER + control.control)
-            if message is not None:
-                run.control_results[nodeid] = control._replace(outcome="broken", message=message)
-                session.exitstatus = session.exitstatus or pytest.ExitCode.TESTS_FAILED
-        kind = "offline" if self.contexts.settings.mode == "fixture" else "unattributed"
-        for nodeid, trials in list(run.results.by_nodeid.items()):
-            message = messages.get(trials[0].case.case_id)
-            if message is None or all(result.score.verdict == "error" for result in trials):
-                continue
-            self._make_errors(run, nodeid, kind, message)
-            session.exitstatus = session.exitstatus or pytest.ExitCode.TESTS_FAILED
+        kind = "offline" if self.contexts.settings.mode == FIXTURE else "unattributed"
+        owners = {nodeid: CONTROL_OWNER + control.control for nodeid, control in run.control_results.items()}
+        for nodeid, trials in run.results.by_nodeid.items():
+            if not all(result.score.verdict in {"error", "not_run"} for result in trials):
+                owners[nodeid] = trials[0].case.case_id
+        for nodeid, owner in owners.items():
+            if owner in messages:
+                self._spoil(run, nodeid, kind, messages[owner])
 
-    def _make_errors(self, run: SuiteRun, nodeid: str, kind: str, message: str) -> None:
-        """Turn the results of a case into errors."""
+    def _spoil(self, run: SuiteRun, nodeid: str, kind: str, message: str) -> None:
+        """Turn the results of a case into errors, or break a control."""
+        self._has_spoiled = True
+        if nodeid in run.control_results:
+            run.control_results[nodeid] = run.control_results[nodeid]._replace(outcome="broken", message=message)
+        if nodeid not in run.results.by_nodeid:
+            return
         case_ref = run.selected[nodeid]()
         if self.contexts.settings.mode == "record":
             discard_recording(run.suite, case_ref.case_id, since=format_timestamp(self.started_ns))
         now = format_timestamp(time.time_ns())
-        errors = (
-            unscored_result(
-                case_ref, "error", kind, message, Attempt(trial=each.trial, timestamp=now, duration_ms=each.duration_ms)
-            )
-            for each in (result.attempt for result in run.results.by_nodeid[nodeid])
+        attempts = (
+            Attempt(trial=each.attempt.trial, timestamp=now, duration_ms=each.attempt.duration_ms)
+            for each in run.results.by_nodeid[nodeid]
         )
+        errors = [unscored_result(case_ref, "error", kind, message, attempt) for attempt in attempts]
         run.results.add_case(tuple(errors))
 
     def _finish(self, run: SuiteRun, session: pytest.Session) -> None:
-        settings = self.contexts.settings
+        settings, pack, results = self.contexts.settings, self.contexts.pack_of(run.suite), run.results
         run.case_count, run.due_count = case_counts(run.suite, settings.shard)
+        self._complete(run, interrupted=session.exitstatus == pytest.ExitCode.INTERRUPTED)
+        self._note_late(run)
         self._conclude_controls(run)
         if not run.selected and not self._is_empty_shard(run, session):
             # controls alone can be replayed: they are no run of the suite
             if not run.control_results:
                 self._note_empty(run, session)
             return
-        self._add_missing_results(run, interrupted=session.exitstatus == pytest.ExitCode.INTERRUPTED)
         _release_cases(run.suite, session)
-        from pytest_packbench.analysis.conclusion import conclude
+        from pytest_packbench.analysis.conclusion import conclude, with_figures
 
         self._score_unselected(run)
-        run.selected |= {nodeid: partial(_unexpected_lookup, nodeid) for nodeid in run.results.carry_over()}
-        run.ordered = run.results.ordered()
-        writer = run.results.writer
-        metadata = replace(self._metadata(run, run.ordered, time.time_ns()), findings=self._findings(run))
-        run.conclusion = conclude(
+        results.carry_over()
+        run.ordered = results.ordered()
+        metadata = replace(self._metadata(run), findings=self._findings(run))
+        is_part = len(results.by_nodeid) < run.case_count
+        conclusion = conclude(
             metadata,
             run.ordered,
             run.suite.config,
-            self.contexts.pack_of(run.suite).depths,
+            pack.depths,
             self._earlier(run, metadata),
-            scope="shard" if settings.shard is not None else "part" if len(run.selected) < run.case_count else "whole",
+            scope="shard" if settings.shard is not None else "part" if is_part else "whole",
         )
-        run.conclusion = self._with_figures(run, run.conclusion)
-        run.conclusion = replace(run.conclusion, controls=run.controls, **self._policy(run))
-        writer.close_journal()
-        if not run.results.guard(partial(self._write, run, run.conclusion)):
+        add_figures = partial(with_figures, conclusion, pack, lambda: run.ordered)
+        conclusion = self._of_pack(run, "figures", add_figures, conclusion)
+        figures, paired = (
+            [figure.with_texts(self._redact) for figure in each]
+            for each in (conclusion.figures, conclusion.paired_figures)
+        )
+        run.conclusion = replace(
+            conclusion,
+            figures=figures,
+            paired_figures=paired,
+            controls=run.controls,
+            policy=self._policy(run, metadata),
+            stored_policy=self.contexts.redactor.json(policy_of(run.suite, pack, self.policy_project)),
+        )
+        results.writer.close_journal()
+        if not results.guard(partial(self._write, run, run.conclusion)):
             run.problems.append(self._resumable(run))
 
     def _resumable(self, run: SuiteRun) -> str:
@@ -479,30 +477,23 @@ class Recorder:
             )
         )
 
-    def _policy(self, run: SuiteRun) -> dict[str, Any]:
-        """Return what the conclusion says about the acceptance policy, and what the report stores of it."""
-        suite, project = run.suite, self.policy_project
-        pack = self.contexts.pack_of(suite)
-        try:
-            stored = self.contexts.redactor.json(policy_of(suite, pack, project))
-        except OSError as error:
-            run.problems.append(f"the acceptance policy can't be stored: {error}")
-            return {}
+    def _policy(self, run: SuiteRun, tested: Run) -> PolicyOutcome | None:
+        """Return in which points the acceptance policy differs from that of the base; None without a base."""
         if self.policy_base is None:
-            return {"stored_policy": stored}
-        skipped: list[PolicyChange] = []
-        if len(run.selected) < run.due_count:
-            selected = f"{len(run.selected)} of {run.due_count}"
-            skipped.append(PolicyChange("cases not selected", "arguments of this run", "selection", "all", selected))
-        controls = run.controls
-        if controls is not None and len(controls.results) < controls.present:
-            selected = f"{len(controls.results)} of {controls.present}"
-            skipped.append(PolicyChange("controls not selected", "arguments of this run", "controls", "all", selected))
-        tested = None if run.conclusion is None else run.conclusion.run
-        outcome = compare_policy(self.policy_base, suite, pack, project, skipped, tested)
-        return {"policy": outcome, "stored_policy": stored}
+            return None
+        selections = [("cases", "selection", len(run.results.by_nodeid), run.due_count)]
+        if run.controls is not None:
+            selections.append(("controls", "controls", len(run.controls.results), run.controls.present))
+        skipped = [
+            PolicyChange(f"{what} not selected", "arguments of this run", key, "all", f"{selected} of {due}")
+            for what, key, selected, due in selections
+            if selected < due
+        ]
+        pack = self.contexts.pack_of(run.suite)
+        return compare_policy(self.policy_base, run.suite, pack, self.policy_project, skipped, tested)
 
     def _write(self, run: SuiteRun, conclusion: Conclusion) -> None:
+        from pytest_packbench.reports.page import page_html
         from pytest_packbench.reports.page.case_data import root_link
         from pytest_packbench.reports.story import summary_markdown
 
@@ -511,44 +502,42 @@ class Recorder:
         writer.write_controls(() if conclusion.controls is None else conclusion.controls.results)
         place = self.place(run, root_link(rootdir_of(self.config), writer.folder))
         writer.write_page(SUMMARY, summary_markdown(conclusion, place=place))
-        writer.write_page(PAGE, self._page(run, conclusion))
+        page = self._page(run, conclusion, place)
+        writer.write_page(PAGE, page_html([page], title=run.suite.name, redact=self._redact))
         if outcome is not None and outcome.compared is not None:
             from pytest_packbench.reports.diff import diff_markdown
 
-            writer.write_page(
-                DIFF, self._redact(diff_markdown(outcome.compared, outcome.met, figures=conclusion.paired_figures))
-            )
+            text = diff_markdown(outcome.compared, outcome.met, figures=conclusion.paired_figures)
+            writer.write_page(DIFF, self._redact(text))
 
-    def _page(self, run: SuiteRun, conclusion: Conclusion) -> str:
-        """Return the page of the run."""
+    def _page(self, run: SuiteRun, conclusion: Conclusion, place: Place) -> RunPage:
+        """Return what the page of the run shows."""
         from pytest_packbench.cases.recordings import hide_prompts, source_texts
-        from pytest_packbench.reports.page import page_html, page_of_run
-        from pytest_packbench.reports.page.case_data import CaseSources, root_link
+        from pytest_packbench.reports.page import page_of_run
+        from pytest_packbench.reports.page.case_data import CaseSources
 
-        pack, folder, root = self.contexts.pack_of(run.suite), run.results.writer.folder, rootdir_of(self.config)
-        texts = source_texts(run.suite, root, is_checked=False)
-        place = self.place(run, root_link(root, folder))
-        page = page_of_run(
+        pack, are_kept = self.contexts.pack_of(run.suite), self.contexts.settings.record_prompts
+        texts = source_texts(run.suite, rootdir_of(self.config), is_checked=False)
+        return page_of_run(
             conclusion,
             lambda: run.ordered,
-            folder=folder,
-            sources=CaseSources(*hide_prompts(texts, pack, are_kept=self.contexts.settings.record_prompts)),
-            redact=self.contexts.redactor.json,
+            folder=run.results.writer.folder,
+            sources=CaseSources(*hide_prompts(texts, pack, are_kept=are_kept)),
+            redact=self._redact,
             root_link=place.root,
             options=place.options,
             can_accept=can_accept(pack, run.suite.config),
-            panels=self._panels(run, conclusion),
+            panels=self._of_pack(run, "panels", lambda: panels_of(pack, run.ordered, conclusion.figures), ()),
         )
-        return page_html([page], title=conclusion.run.suite, redact=self._redact)
 
-    def _panels(self, run: SuiteRun, conclusion: Conclusion) -> tuple[Panel, ...]:
-        pack = self.contexts.pack_of(run.suite)
+    def _of_pack(self, run: SuiteRun, method: str, call: Callable[[], _Value], default: _Value) -> _Value:
+        """Return what code of the suite's pack returns; where it raises, a default, with a problem of the run."""
         try:
-            return panels_of(pack, run.ordered, conclusion.figures)
+            return call()
         except Exception as error:  # noqa: BLE001 - packs are the user's code
-            problem = f"the pack {run.suite.config.pack} raised in panels: {type(error).__name__}: {error}"
+            problem = f"the pack {run.suite.config.pack} raised in {method}: {describe_error(error)}"
             run.problems.append(self.contexts.redactor.text(problem))
-            return ()
+            return default
 
     def place(self, run: SuiteRun, root: str | None) -> Place:
         """Return where a page of a run is read.
@@ -562,8 +551,8 @@ class Recorder:
 
         return Place(root, rerun_options(self.contexts, run.suite, is_marked=bool(run.targets)))
 
-    def _add_missing_results(self, run: SuiteRun, *, interrupted: bool) -> None:
-        """Add the results of cases that pytest did not report, because the session ended early: finished or not run."""
+    def _complete(self, run: SuiteRun, *, interrupted: bool) -> None:
+        """Complete the cases that have no result of their own: with their known trials, and why the others are not."""
         idle = [nodeid for nodeid in run.selected if nodeid not in run.results.by_nodeid]
         if not idle:
             return
@@ -575,50 +564,34 @@ class Recorder:
         journaled = read_worker_journals(run.results.writer.folder)
         kind, how = ("interrupted", "interrupted") if interrupted else ("stopped", "stopped early")
         for nodeid in idle:
-            case_ref = run.selected[nodeid]()
-            unreached = unscored_result(case_ref, "not_run", kind, f"not run: the session was {how}")
-            finished = self._finished_trials(run, case_ref, journaled.get(nodeid, {}))
-            run.results.by_nodeid[nodeid] = fill_missing_trials(finished, unreached, self.contexts.settings.trials)
+            case_ref, entries = run.selected[nodeid](), journaled.get(nodeid, {})
+            if nodeid in run.crashed:
+                message = "the worker crashed while running this case"
+                missing = unscored_result(case_ref, "error", "worker_crashed", message)
+                # scoring an answer may be what crashed the worker
+                entries = {trial: entry for trial, entry in entries.items() if isinstance(entry, Result)}
+            else:
+                missing = unscored_result(case_ref, "not_run", kind, f"not run: the session was {how}")
+            known = self._known_trials(run, case_ref, entries)
+            run.results.by_nodeid[nodeid] = fill_missing_trials(known, missing, self.contexts.settings.trials)
 
     def _score_unselected(self, run: SuiteRun) -> None:
         """Score the ended attempts of a resumed run at cases that this session did not select."""
         prior = run.results.writer.prior
         reported = {trials[0].case.case_id for trials in run.results.by_nodeid.values()}
         for ended in prior.entries() if prior is not None else ():
-            if isinstance(ended, Result) or ended.case.case_id in reported:
+            if prior is None or isinstance(ended, Result) or ended.case.case_id in reported:
                 continue
             file, _, name = ended.case.nodeid.rpartition("::")
-            pack, path = self.contexts.pack_of(run.suite), rootdir_of(self.config) / file
-            case_ref = uncollected_case_ref(run.suite, pack, path, file=file, name=name, nodeid=ended.case.nodeid)
-            result = self._scored(run, case_ref, ended)
-            if prior is not None and result is not None:
-                prior.add(result)
+            case_ref = uncollected_case_ref(self.contexts, run.suite, ended.case.nodeid, file=file, name=name)
+            if case_ref.sha256 == ended.case.case_sha256:
+                prior.add(self._scored(run, case_ref, ended))
 
     def _findings(self, run: SuiteRun) -> tuple[str, ...]:
-        own = (*self._replaced(run), *self._unrecorded(run))
-        try:
-            ids = [result.case.test_id for result in run.ordered]
-            return (*own, *map(self._redact, self.contexts.pack_of(run.suite).remarks(run.suite.config, ids)))
-        except Exception as error:  # noqa: BLE001 - packs are the user's code
-            problem = f"the pack {run.suite.config.pack} raised in remarks: {type(error).__name__}: {error}"
-            run.problems.append(self.contexts.redactor.text(problem))
-            return own
-
-    def _with_figures(self, run: SuiteRun, conclusion: Conclusion) -> Conclusion:
-        """Return a conclusion with the figures of the pack, without secrets; without them if it raises."""
-        from pytest_packbench.analysis.conclusion import with_figures
-
-        try:
-            conclusion = with_figures(conclusion, self.contexts.pack_of(run.suite), lambda: run.ordered)
-        except Exception as error:  # noqa: BLE001 - packs are the user's code
-            problem = f"the pack {run.suite.config.pack} raised in figures: {type(error).__name__}: {error}"
-            run.problems.append(self.contexts.redactor.text(problem))
-            return conclusion
-        figures, paired = (
-            tuple(figure.with_texts(self._redact) for figure in each)
-            for each in (conclusion.figures, conclusion.paired_figures)
-        )
-        return replace(conclusion, figures=figures, paired_figures=paired)
+        ids = [result.case.test_id for result in run.ordered]
+        remarks = partial(self.contexts.pack_of(run.suite).remarks, run.suite.config, ids)
+        said: Sequence[str] = self._of_pack(run, "remarks", lambda: [*map(self._redact, remarks())], [])
+        return (*self._replaced(run), *self._unrecorded(run), *said)
 
     def _replaced(self, run: SuiteRun) -> tuple[str, ...]:
         """Say how many answers of the resumed run were asked for again: the first ones may have been worse."""
@@ -666,15 +639,16 @@ class Recorder:
         try:
             from pytest_packbench.reports.document import run_document
 
-            run.results.writer.complete(run_document(run.conclusion), plugin_report(self.config, session, run.selected))
+            plugins = plugin_report(self.config, session, run.results.by_nodeid)
+            run.results.writer.complete(run_document(run.conclusion), plugins)
         except (OSError, MemoryError, RecursionError) as error:
             session.exitstatus = session.exitstatus or pytest.ExitCode.TESTS_FAILED
             path = run.results.writer.folder / REPORT
             problem = f"packbench: {path}: {describe_error(error)}; {self._resumable(run)}"
             self.config.get_terminal_writer().line(problem, red=True)
 
-    def _metadata(self, run: SuiteRun, results: Sequence[Result], now: int) -> Run:
-        """Return the metadata of a suite's run with these results, at this time (UTC, nanoseconds since 1970)."""
+    def _metadata(self, run: SuiteRun) -> Run:
+        """Return the metadata of a suite's run with its results so far."""
         contexts, suite = self.contexts, run.suite
         pack, context = contexts.pack_of(suite), contexts.opened(suite)
         backend, model = (context.backend, context.model) if context is not None and context.backend else (None, None)
@@ -689,15 +663,15 @@ class Recorder:
             suite_sha256=suite.sha256,
             bundled=suite.bundled,
             mode=contexts.settings.mode,
-            target=target_names(results) or join_sorted(run.targets) or contexts.target_name(suite),
+            target=target_names(run.ordered) or join_sorted(run.targets) or contexts.target_name(suite),
             backend=backend,
             model=model,
             started_at=started_at or format_timestamp(self.started_ns),
-            finished_at=format_timestamp(now),
+            finished_at=format_timestamp(time.time_ns()),
             partial=partial_reason(
-                results,
+                run.ordered,
                 CAPS,
-                selected=len(run.selected),
+                selected=len(run.results.by_nodeid),
                 due=run.due_count,
                 present=run.case_count,
                 shard=contexts.settings.shard,
@@ -734,15 +708,6 @@ class Recorder:
         return values
 
 
-def _unreplayed(run: SuiteRun, nodeid: str, outcome: Outcome, message: str) -> ControlResult:
-    """Return what a control came to that was not replayed, or failed outside of its own code."""
-    # most suites have none
-    from pytest_packbench.model.control import ControlResult
-
-    file, _, name = nodeid.rpartition("::")
-    return ControlResult(run.suite.name, name, nodeid, file, outcome, message=message)
-
-
 def _release_cases(suite: Suite, session: pytest.Session) -> None:
     """Free the cases of a suite: reports need their results only, and memory peaks while they are written."""
     for item in session.items:
@@ -755,10 +720,6 @@ def _has_collected(session: pytest.Session) -> bool:
     """Whether the session ended after a complete collection."""
     codes = pytest.ExitCode
     return session.exitstatus in {codes.OK, codes.TESTS_FAILED, codes.NO_TESTS_COLLECTED}
-
-
-def _unexpected_lookup(nodeid: str) -> CaseRef:
-    raise RuntimeError(f"{nodeid} has a result: its location is not needed")
 
 
 def _first_line(report: pytest.TestReport) -> str:

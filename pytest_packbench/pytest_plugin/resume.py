@@ -10,14 +10,11 @@ from pytest_packbench.cases.files import case_file_sha256, find_case, split_loca
 from pytest_packbench.cases.recordings import find_recording
 from pytest_packbench.model.errors import CassetteError
 from pytest_packbench.plugin import rootdir_of
-from pytest_packbench.pytest_plugin.case_run import run_of
-from pytest_packbench.pytest_plugin.suites import refuse
-from pytest_packbench.runs.resume import MISSING_CASE, ResumeError, check_unchanged, find_resumed, name_cases
+from pytest_packbench.runs.resume import MISSING_CASE, ResumeError, check_unchanged, find_resumed
 
 if TYPE_CHECKING:
     from pytest_packbench.model.run import Run
     from pytest_packbench.model.suite import Suite
-    from pytest_packbench.pytest_plugin.case_run import CaseRun
     from pytest_packbench.pytest_plugin.suites import SessionSuites
     from pytest_packbench.runs.journal import Entry
     from pytest_packbench.runs.resume import ResumedRun
@@ -71,34 +68,8 @@ def check_resumed(config: pytest.Config, resumed: ResumedRun, now: Run) -> None:
         raise _usage_error(error) from None
 
 
-class ChangedCases:
-    """Checks that no collected case has changed since it was scored."""
-
-    def __init__(self, resumed: ResumedRun) -> None:
-        self._resumed = resumed
-
-    @pytest.hookimpl(tryfirst=True)
-    def pytest_collection_finish(self, session: pytest.Session) -> None:
-        """Refuse to resume if scored cases have changed, or forget their results."""
-        for suite, prior in self._resumed.prior.items():
-            runs = [run for item in session.items if (run := run_of(item)) is not None and not run.test_function]
-            of_suite = [run for run in runs if run.suite.name == suite]
-            changed = [run.name for run in of_suite if prior.was_scored_differently(run.name, _sha256(run))]
-            try:
-                if changed:
-                    self._resumed.require_rerun(suite, [f"{name_cases(changed)} changed"])
-            except ResumeError as error:
-                refuse(session.config, f"{OPTION}: {error}")
-            for case_id in changed:
-                prior.discard(case_id)
-
-
 def _usage_error(error: ResumeError) -> pytest.UsageError:
     return pytest.UsageError(f"{OPTION}: {error}")
-
-
-def _sha256(run: CaseRun) -> str | None:
-    return run.loaded.sha256 if run.loaded is not None and not run.problem else None
 
 
 def _recording_sha256(suite: Suite, case_id: str) -> str | None:

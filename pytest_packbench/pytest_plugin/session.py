@@ -121,7 +121,7 @@ def _resume(config: pytest.Config, contexts: SessionSuites, *, collecting: bool)
         raise pytest.UsageError(
             "--packbench-resume: tests marked with packbench_cases can't be resumed; run them without it"
         )
-    from pytest_packbench.pytest_plugin.resume import ChangedCases, resumed_run
+    from pytest_packbench.pytest_plugin.resume import resumed_run
 
     resumed = resumed_run(config, contexts)
     config.add_cleanup(resumed.release)
@@ -134,7 +134,6 @@ def _resume(config: pytest.Config, contexts: SessionSuites, *, collecting: bool)
                 "which can't be resumed; start a new run"
             )
     config.stash[RUN_ID], config.stash[RESUMED] = resumed.run_id, resumed
-    _add(config, ChangedCases(resumed))
 
 
 def _run_id(config: pytest.Config) -> str:

@@ -276,8 +276,7 @@ class Workers:
                 self._recorder.select_control(suite.name, nodeid)
                 return
             if path.is_relative_to(suite.cases_path if name != path.name else suite.path):
-                pack = self._contexts.pack_of(suite)
-                case_ref = partial(uncollected_case_ref, suite, pack, path, file=file, name=name, nodeid=nodeid)
+                case_ref = partial(uncollected_case_ref, self._contexts, suite, nodeid, file=file, name=name)
                 self._recorder.select(suite.name, nodeid, case_ref)
                 return
 

@@ -170,12 +170,19 @@ class ResumedRun:
             problem = f'run {self.run_id} of suite "{suite}" can\'t be resumed: {"; ".join(changes)}; {advice}'
             raise ResumeError(problem)
 
-    def kept(self, suite: Suite, case_id: str) -> Mapping[int, Entry]:
-        """Return the attempts at a case that are not repeated; those that used another recording are discarded."""
+    def kept(self, suite: Suite, case_id: str, sha256: str | None) -> Mapping[int, Entry]:
+        """Return the attempts at a case that are not repeated.
+
+        Those at another version of the case than the one with this hash, or on another recording, are discarded.
+        """
         prior = self.prior.get(suite.name)
-        kept = prior.kept(case_id) if prior is not None else {}
+        if prior is None:
+            return {}
+        if prior.was_scored_differently(case_id, sha256):
+            prior.discard(case_id)
+        kept = prior.kept(case_id)
         used = {entry.attempt.cassette_sha256 for entry in kept.values()} - {None}
-        if prior is None or not used or self.recording_sha256 is None:
+        if not used or self.recording_sha256 is None:
             return kept
         if (suite.name, case_id) not in self._recordings:
             self._recordings[suite.name, case_id] = self.recording_sha256(suite, case_id)
@@ -415,20 +422,18 @@ def prior_spending(resumed: ResumedRun) -> dict[str, Any] | None:
     return next((spent for spent in reported if spent is not None), None)
 
 
-def fill_missing_trials(
-    known: Mapping[int, Result], template: Result, trials: int, *, once: bool = False
-) -> tuple[Result, ...]:
+def fill_missing_trials(known: Mapping[int, Result], template: Result, trials: int) -> tuple[Result, ...]:
     """Return the results of a case for which the session did not make all trials, sorted by trial.
 
     Args:
         known: attempts that were made, by trial.
-        template: a result with the reason why a trial was not made; copied for each missing trial.
+        template: a result with the reason why a trial was not made; copied for each missing trial, and once where no
+            attempt is known.
         trials: how many trials are due, 1 or more.
-        once: whether to add a result for the first missing trial only, as is done where no attempt is known.
     """
     missing = [trial for trial in range(trials) if trial not in known]
     added = [
         replace(template, attempt=replace(template.attempt, trial=trial))
-        for trial in (missing[:1] if once or not known else missing)
+        for trial in (missing if known else missing[:1])
     ]
     return tuple(sorted((*known.values(), *added), key=lambda result: result.attempt.trial))
