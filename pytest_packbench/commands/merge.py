@@ -190,9 +190,10 @@ def _is_same(result: ControlResult, found: FoundControl | None) -> bool:
         control = load_control(found, file=result.file)
     except ControlError:
         return result.outcome == "broken"
-    expected = control.expected.model_dump(mode="json", exclude_unset=True)
-    # one that was broken or did not run may have a line without them
-    return not result.expected or (result.case, result.expected) == (control.case, expected)
+    if result.expected is None:
+        # one that was broken or did not run may have a line without it
+        return True
+    return (result.case, result.expected.as_json()) == (control.case, control.expected.as_json())
 
 
 def _counted(results: Iterable[Result], evaluator: RunEvaluator) -> Iterator[Result]:

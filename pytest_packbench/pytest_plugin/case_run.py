@@ -532,8 +532,7 @@ def encode_report(report: pytest.TestReport) -> None:
     """Encode a report's results for xdist: as ASCII, because it can't send lone surrogates of answers."""
     results = getattr(report, RESULTS_ATTRIBUTE, None)
     if results is not None:
-        # what a control came to is a tuple
-        lines = [result.as_json() if isinstance(result, Result) else result for result in results]
+        lines = [result.as_json() if isinstance(result, Result) else result.line("") for result in results]
         setattr(report, RESULTS_ATTRIBUTE, json.dumps(lines))
 
 
@@ -554,11 +553,11 @@ def decode_report(report: pytest.TestReport) -> None:
 
 
 def _result_sent(line: Any) -> Any:
-    if isinstance(line, dict):
+    if "control" not in line:
         return result_sent(line)
     from pytest_packbench.model.control import ControlResult
 
-    return ControlResult(*line)
+    return ControlResult.from_line(line)
 
 
 def kept_trial(config: pytest.Config, case_ref: CaseRef, made: AttemptState, context: SuiteContext) -> Trial:

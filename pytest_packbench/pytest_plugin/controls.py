@@ -5,7 +5,6 @@ In fixture mode only. What a control came to travels on the report of its item t
 
 from __future__ import annotations
 
-import json
 import os
 import time
 from dataclasses import dataclass
@@ -18,7 +17,7 @@ from pytest_packbench.cases.files import SUFFIXES, CaseIndex, iter_cases, load_c
 from pytest_packbench.cases.recordings import case_of_control, escaped_name, find_controls, load_control
 from pytest_packbench.engine.controls import end_of_control
 from pytest_packbench.engine.external_io import TargetError
-from pytest_packbench.model.control import ControlResult, compare, deviation_text
+from pytest_packbench.model.control import ControlResult
 from pytest_packbench.model.errors import CaseError, ControlError, Problem, describe_error
 from pytest_packbench.model.pack import names_checks
 from pytest_packbench.model.result import format_timestamp
@@ -33,7 +32,7 @@ if TYPE_CHECKING:
     from pytest_packbench.cases.recordings import FoundControl
     from pytest_packbench.engine.contexts import SuiteContext, SuiteContexts
     from pytest_packbench.model.case import LoadedCase
-    from pytest_packbench.model.control import Control, Outcome, Row
+    from pytest_packbench.model.control import Control
     from pytest_packbench.model.suite import Suite
 
 
@@ -70,14 +69,14 @@ class ControlRun(ItemRun):
             CaseBroken: it can't be replayed.
         """
         if self.result is None:
-            result, rows = self._replay()
+            result = self._replay()
             # its file may quote a secret
             redact = self.folder.contexts.redactor.json
-            self.result = result = ControlResult(*redact(json.loads(json.dumps(result))))
+            self.result = result = ControlResult.from_line(redact(result.line("")))
             self.item.user_properties += (("suite", self.suite.name), ("kind", KIND), ("verdict", result.outcome))
             if result.outcome != "as_written":
                 path = escaped_name(path_argument(self.item.config, self.item.path, self.suite))
-                self.explanation = control_text(result, rows, f"{RERUN} pytest {path}::{self.item.name}")
+                self.explanation = control_text(result, f"{RERUN} pytest {path}::{self.item.name}")
         if self.result.outcome == "broken":
             raise CaseBroken(printable(self.result.message))
 
@@ -95,30 +94,20 @@ class ControlRun(ItemRun):
         is_decided = self.result is not None and (when == "call" or error is not None)
         return (self.result,) if is_decided else ()
 
-    def _replay(self) -> tuple[ControlResult, list[Row]]:
-        """Replay the control, and compare its end with what it expects. Never raises for what a file or a pack does.
-
-        Returns:
-            What it came to, and the rows of its table.
-        """
-        source = self.found.location.label(self.file)
+    def _replay(self) -> ControlResult:
+        """Replay the control, and compare its end with what it expects. Never raises for what a file or a pack does."""
+        source, folder = self.found.location.label(self.file), self.folder
         result = ControlResult(self.suite.name, self.found.location.name, self.nodeid, source, "broken")
-        rows: list[Row] = []
         try:
-            pack = self.folder.contexts.pack_of(self.suite)
+            pack = folder.contexts.pack_of(self.suite)
             control = load_control(self.found, file=self.file, names_checks=names_checks(pack))
-            written = control.expected.model_dump(mode="json", exclude_unset=True)
-            result = result._replace(case=control.case, description=control.description, expected=written)
-            loaded = self.folder.case_of(control, source)
-            end = end_of_control(self.folder.context_of(control, source), loaded, control, source=source)
+            result = result._replace(case=control.case, description=control.description, expected=control.expected)
+            loaded = folder.case_of(control, source)
+            end = end_of_control(folder.context_of(control, source), loaded, control, source=source)
+            result = result.ended(control.expected, end)
         except (ControlError, CaseError, TargetError) as error:
-            result = result._replace(message=" ".join(self.folder.contexts.redactor.text(str(error)).split()))
-        else:
-            rows = compare(control.expected, end)
-            deviation = deviation_text(rows, end)
-            outcome: Outcome = "deviates" if deviation else "as_written"
-            result = result._replace(outcome=outcome, actual=end.as_json(), message=deviation)
-        return result._replace(timestamp=format_timestamp(time.time_ns())), rows
+            result = result._replace(message=" ".join(folder.contexts.redactor.text(str(error)).split()))
+        return result._replace(timestamp=format_timestamp(time.time_ns()))
 
 
 class ControlFile(pytest.File):
