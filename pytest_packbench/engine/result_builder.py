@@ -8,7 +8,6 @@ import sys
 import time
 from dataclasses import astuple, fields, replace
 from functools import cache
-from importlib.metadata import PackageNotFoundError, version
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pytest_packbench import __version__
@@ -235,19 +234,9 @@ def unscored_result(
 @cache
 def versions() -> dict[str, str]:
     """Return the versions of packages that may affect results, by name."""
-    packages = {"pytest_packbench": __version__, "python": platform.python_version()}
-    for name in ("pytest", "pydantic"):
-        # the metadata of a distribution take longer to read
-        loaded = getattr(sys.modules.get(name), "__version__", None)
-        packages[name] = loaded or _installed_version(name)
-    return packages
-
-
-def _installed_version(name: str) -> str:
-    try:
-        return version(name)
-    except PackageNotFoundError:
-        return UNKNOWN
+    # the metadata of a distribution take longer to read
+    loaded = {name: getattr(sys.modules.get(name), "__version__", UNKNOWN) for name in ("pytest", "pydantic")}
+    return {"pytest_packbench": __version__, "python": platform.python_version(), **loaded}
 
 
 def _own_text(result: Result) -> str:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import json
 import re
-import sys
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -16,7 +15,7 @@ from hypothesis import strategies as st
 from pytest_packbench.engine.attempt import AttemptState, Failure, attempt
 from pytest_packbench.engine.external_io import TargetError
 from pytest_packbench.engine.recordings import Replay, ReplayError
-from pytest_packbench.engine.result_builder import CaseRef, build_result, build_trial, versions
+from pytest_packbench.engine.result_builder import CaseRef, build_result, build_trial
 from pytest_packbench.engine.targets import as_target, import_target
 from pytest_packbench.model.case import canonical_sha256
 from pytest_packbench.model.cassette import Cassette
@@ -245,16 +244,6 @@ def test_a_result_contains_its_record_and_is_stored_as_json(tmp_path: Path) -> N
     assert (format_timestamp(-(10**21))[:19], format_timestamp(10**21)[:4]) == ("1970-01-01T00:00:00", "9999")
     with pytest.raises(ValueError, match="can't be read"):
         build_result(case_ref._replace(loaded=None), finished, suite_context, "01RUN")
-
-
-def test_a_version_is_that_of_the_module_else_of_the_installed_package(monkeypatch: pytest.MonkeyPatch) -> None:
-    known = versions()
-    monkeypatch.delattr("pytest.__version__")
-    for path, changes in ((sys.path, {}), ([], {"pytest": "unknown"})):
-        monkeypatch.setattr(sys, "path", path)
-        versions.cache_clear()
-        assert versions() == known | changes
-    versions.cache_clear()
 
 
 class Explaining(EchoPack):
