@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 import pytest
 
-from pytest_packbench.cases.recordings import count_controls
+from pytest_packbench.cases.recordings import count_controls, hide_prompts, source_texts
 from pytest_packbench.cases.suites import case_counts
 from pytest_packbench.engine.conditions import guard_name
 from pytest_packbench.engine.recordings import discard_recording, recording_problem
@@ -38,7 +38,7 @@ from pytest_packbench.policy import PolicyProject, compare_policy, open_base, po
 from pytest_packbench.pytest_plugin.case_run import CaseRun, item_run, run_of, uncollected_case_ref
 from pytest_packbench.pytest_plugin.integrations import plugin_report
 from pytest_packbench.pytest_plugin.settings import find_named, hook_files, settings_of_policy
-from pytest_packbench.runs.folder import DIFF, JOURNAL, NO_BASELINE, PAGE, REPORT, SUMMARY, StoredRunError
+from pytest_packbench.runs.folder import DIFF, JOURNAL, NO_BASELINE, PAGE, REPORT, SUMMARY
 from pytest_packbench.runs.journal import read_worker_journals
 from pytest_packbench.runs.metadata import SPENT, join_sorted, partial_reason, sum_process_spending, target_names
 from pytest_packbench.runs.writer import RunResults, RunWriter
@@ -55,7 +55,6 @@ if TYPE_CHECKING:
     from pytest_packbench.policy import PolicyBase
     from pytest_packbench.pytest_plugin.collection import Collector
     from pytest_packbench.pytest_plugin.suites import SessionSuites
-    from pytest_packbench.reports.page import RunPage
     from pytest_packbench.reports.story import Place
     from pytest_packbench.runs.journal import Entry
     from pytest_packbench.runs.stored import BaselineLookup
@@ -80,8 +79,7 @@ class SuiteRun:
         due_count: the number of them that the suite, or the shard, has to run.
         conclusion: gates and figures of the run, at the end.
         control_results: what the selected controls came to so far, by node id; at first, not run.
-        controls: what they came to, at the end; None if there are none.
-        control_note: why none was replayed, in a line; empty if that is not so.
+        controls: what they came to, at the end; None if there are none, or none is replayed in this mode.
     """
 
     suite: Suite
@@ -96,7 +94,6 @@ class SuiteRun:
     conclusion: Conclusion | None = None
     control_results: dict[str, ControlResult] = field(default_factory=dict)
     controls: ControlTally | None = None
-    control_note: str = ""
 
     @property
     def problems(self) -> list[str]:
@@ -235,30 +232,10 @@ class Recorder:
         """Count the controls of a suite; those that pytest did not report were not run."""
         settings = self.contexts.settings
         present = count_controls(run.suite.controls_path, settings.shard)
-        prior = run.results.writer.prior
-        if not present or not (run.selected or run.control_results or prior is not None):
-            return
-        if settings.mode != FIXTURE:
-            run.control_note = f"{pluralize(present, 'control')}: fixture mode only"
-            return
-        from pytest_packbench.model.control import tally_of
+        if present and settings.mode == FIXTURE and (run.selected or run.control_results):
+            from pytest_packbench.model.control import tally_of
 
-        results = list(run.control_results.values())
-        if prior is not None:
-            results += self._carried_controls(run, {result.control for result in results})
-        run.controls = tally_of(results, present)
-
-    def _carried_controls(self, run: SuiteRun, selected: set[str]) -> list[ControlResult]:
-        """Return the controls of earlier sessions of a resumed run that are not selected now, and still exist."""
-        from pytest_packbench.cases.recordings import find_controls
-        from pytest_packbench.runs.lines import read_controls
-
-        unselected = {found.location.name for found in find_controls(run.suite.controls_path)} - selected
-        try:
-            return [result for result in read_controls(run.results.writer.folder) if result.control in unselected]
-        except (OSError, StoredRunError) as error:
-            run.problems.append(f"the controls of the resumed run can't be read: {error}")
-            return []
+            run.controls = tally_of(run.control_results.values(), present)
 
     def _known_trials(self, run: SuiteRun, case_ref: CaseRef, journaled: Mapping[int, Entry]) -> dict[int, Result]:
         """Return the known trials of a case by number: of a resumed run, workers' journals, and this process."""
@@ -493,42 +470,33 @@ class Recorder:
         return compare_policy(self.policy_base, run.suite, pack, self.policy_project, skipped, tested)
 
     def _write(self, run: SuiteRun, conclusion: Conclusion) -> None:
-        from pytest_packbench.reports.page import page_html
-        from pytest_packbench.reports.page.case_data import root_link
+        from pytest_packbench.reports.page import page_html, page_of_run
+        from pytest_packbench.reports.page.case_data import CaseSources, root_link
         from pytest_packbench.reports.story import summary_markdown
 
-        writer, outcome = run.results.writer, conclusion.baseline
+        writer, outcome, root = run.results.writer, conclusion.baseline, rootdir_of(self.config)
         writer.write_results(run.ordered)
         writer.write_controls(() if conclusion.controls is None else conclusion.controls.results)
-        place = self.place(run, root_link(rootdir_of(self.config), writer.folder))
+        place = self.place(run, root_link(root, writer.folder))
         writer.write_page(SUMMARY, summary_markdown(conclusion, place=place))
-        page = self._page(run, conclusion, place)
-        writer.write_page(PAGE, page_html([page], title=run.suite.name, redact=self._redact))
-        if outcome is not None and outcome.compared is not None:
-            from pytest_packbench.reports.diff import diff_markdown
-
-            text = diff_markdown(outcome.compared, outcome.met, figures=conclusion.paired_figures)
-            writer.write_page(DIFF, self._redact(text))
-
-    def _page(self, run: SuiteRun, conclusion: Conclusion, place: Place) -> RunPage:
-        """Return what the page of the run shows."""
-        from pytest_packbench.cases.recordings import hide_prompts, source_texts
-        from pytest_packbench.reports.page import page_of_run
-        from pytest_packbench.reports.page.case_data import CaseSources
-
-        pack, are_kept = self.contexts.pack_of(run.suite), self.contexts.settings.record_prompts
-        texts = source_texts(run.suite, rootdir_of(self.config), is_checked=False)
-        return page_of_run(
+        pack, texts = self.contexts.pack_of(run.suite), source_texts(run.suite, root, is_checked=False)
+        page = page_of_run(
             conclusion,
             lambda: run.ordered,
-            folder=run.results.writer.folder,
-            sources=CaseSources(*hide_prompts(texts, pack, are_kept=are_kept)),
+            folder=writer.folder,
+            sources=CaseSources(*hide_prompts(texts, pack, are_kept=self.contexts.settings.record_prompts)),
             redact=self._redact,
             root_link=place.root,
             options=place.options,
             can_accept=can_accept(pack, run.suite.config),
             panels=self._of_pack(run, "panels", lambda: panels_of(pack, run.ordered, conclusion.figures), ()),
         )
+        writer.write_page(PAGE, page_html([page], title=run.suite.name, redact=self._redact))
+        if outcome is not None and outcome.compared is not None:
+            from pytest_packbench.reports.diff import diff_markdown
+
+            text = diff_markdown(outcome.compared, outcome.met, figures=conclusion.paired_figures)
+            writer.write_page(DIFF, self._redact(text))
 
     def _of_pack(self, run: SuiteRun, method: str, call: Callable[[], _Value], default: _Value) -> _Value:
         """Return what code of the suite's pack returns; where it raises, a default, with a problem of the run."""

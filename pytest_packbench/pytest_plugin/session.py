@@ -14,7 +14,6 @@ import pytest
 
 from pytest_packbench.engine.offline import keep_process
 from pytest_packbench.engine.targets import TimeLimit, Watchdog
-from pytest_packbench.model.run import TEST_TARGET_PREFIX
 from pytest_packbench.plugin import (
     CONTEXTS,
     CONTROLLER,
@@ -125,14 +124,6 @@ def _resume(config: pytest.Config, contexts: SessionSuites, *, collecting: bool)
 
     resumed = resumed_run(config, contexts)
     config.add_cleanup(resumed.release)
-    for suite, prior in resumed.prior.items():
-        # marked tests would be reported as a changed target
-        targets = prior.run.target.split(", ") if prior.run is not None else []
-        if any(target.startswith(TEST_TARGET_PREFIX) for target in targets) and not resumed.rerun_changed:
-            raise pytest.UsageError(
-                f'--packbench-resume: run {resumed.run_id} of suite "{suite}" has tests marked with packbench_cases, '
-                "which can't be resumed; start a new run"
-            )
     config.stash[RUN_ID], config.stash[RESUMED] = resumed.run_id, resumed
 
 
