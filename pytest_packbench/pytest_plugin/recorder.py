@@ -6,7 +6,7 @@ Only the controller, or the only process, has one; a worker of xdist runs cases 
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
@@ -49,6 +49,7 @@ if TYPE_CHECKING:
 
     from pytest_packbench.analysis.conclusion import Conclusion
     from pytest_packbench.model.control import ControlResult, ControlTally, Outcome
+    from pytest_packbench.model.pack import Pack
     from pytest_packbench.model.policy import PolicyOutcome
     from pytest_packbench.model.result import EndedAttempt
     from pytest_packbench.model.suite import Suite
@@ -63,17 +64,22 @@ _Value = TypeVar("_Value")
 _BASE_URLS = "OPENAI_BASE_URL, ANTHROPIC_BASE_URL, OLLAMA_HOST or GOOGLE_GEMINI_BASE_URL"
 
 
-@dataclass(slots=True, kw_only=True)
-class SuiteRun:
-    """The run of one suite in the session.
+class SuiteRun(RunResults):
+    """The run of one suite in the session: its results so far, with their journal, and what they came to at the end.
+
+    Args:
+        suite: the suite.
+        pack: its pack.
+        writer: as in `RunResults`, like the next one.
+        header: as there.
 
     Attributes:
-        suite: the suite.
-        results: the results so far, with their journal, and the problems of the suite as a whole.
+        suite: see above.
+        pack: see above.
         selected: the selected cases by node id; the function is called only for a case without a result.
         crashed: the node ids of those at which a worker of xdist has ended.
         targets: the names of the marked tests that run its cases; empty for items of case files.
-        ordered: all results in the order of the files, at the end.
+        results: all results in the order of the files, at the end.
         has_recorded_nothing: whether a run that records kept the recording of no case.
         case_count: the number of cases of the suite, at the end.
         due_count: the number of them that the suite, or the shard, has to run.
@@ -82,23 +88,19 @@ class SuiteRun:
         controls: what they came to, at the end; None if there are none, or none is replayed in this mode.
     """
 
-    suite: Suite
-    results: RunResults
-    selected: dict[str, Callable[[], CaseRef]] = field(default_factory=dict)
-    crashed: set[str] = field(default_factory=set)
-    targets: set[str] = field(default_factory=set)
-    ordered: Sequence[Result] = ()
-    has_recorded_nothing: bool = False
-    case_count: int = 0
-    due_count: int = 0
-    conclusion: Conclusion | None = None
-    control_results: dict[str, ControlResult] = field(default_factory=dict)
-    controls: ControlTally | None = None
-
-    @property
-    def problems(self) -> list[str]:
-        """The problems of the suite as a whole, one line each."""
-        return self.results.problems
+    def __init__(self, suite: Suite, pack: Pack, writer: RunWriter, header: Callable[[], Run]) -> None:
+        super().__init__(writer, header)
+        self.suite = suite
+        self.pack = pack
+        self.selected: dict[str, Callable[[], CaseRef]] = {}
+        self.crashed: set[str] = set()
+        self.targets: set[str] = set()
+        self.results: Sequence[Result] = ()
+        self.has_recorded_nothing = False
+        self.case_count = self.due_count = 0
+        self.conclusion: Conclusion | None = None
+        self.control_results: dict[str, ControlResult] = {}
+        self.controls: ControlTally | None = None
 
     @property
     def failed(self) -> bool:
@@ -147,8 +149,8 @@ class Recorder:
         """Add the run of a suite, if there is none."""
         if suite.name not in self.runs:
             resumed = self.resumed.prior.get(suite.name) if self.resumed is not None else None
-            writer = RunWriter(self.base, suite.name, self.run_id, prior=resumed)
-            self.runs[suite.name] = run = SuiteRun(suite=suite, results=RunResults(writer, lambda: self._head(run)))
+            writer, pack = RunWriter(self.base, suite.name, self.run_id, prior=resumed), self.contexts.pack_of(suite)
+            self.runs[suite.name] = run = SuiteRun(suite, pack, writer, lambda: self._head(run))
 
     def select(self, suite_name: str, nodeid: str, case_ref: Callable[[], CaseRef], target: str = "") -> None:
         """Add a selected case, once; with the name of the marked test that runs it."""
@@ -181,10 +183,19 @@ class Recorder:
             if nodeid in self._runs_by_nodeid:
                 self._spoil(self._runs_by_nodeid[nodeid], nodeid, "worker_differs", text)
 
-    def note_collected(self, counts: dict[str, int]) -> None:
-        """Add the number of cases by suite that a worker collected, before any was deselected."""
-        for name, count in counts.items():
-            self._collector.collected[name] = max(self._collector.collected.get(name, 0), count)
+    def note_worker(self, told: Mapping[str, Any]) -> None:
+        """Add what a worker tells at its end.
+
+        Args:
+            told: how many cases of each suite it collected before any was deselected, what it spent, and what the cases
+                of each suite left running and the offline guard refused: case id and message.
+        """
+        collected = self._collector.collected
+        for name, count in told.get("collected", {}).items():
+            collected[name] = max(collected.get(name, 0), count)
+        self._spent += [told["spent"]] if "spent" in told else []
+        for name, late in told.get("late", {}).items():
+            self._late.setdefault(name, []).extend(map(tuple, late))
 
     def pytest_collection_finish(self, session: pytest.Session) -> None:
         """Add the selected cases; under xdist they come from the workers."""
@@ -202,7 +213,7 @@ class Recorder:
         results = report.__dict__.pop(RESULTS_ATTRIBUTE, None)
         journaled = report.__dict__.pop(JOURNALED_ATTRIBUTE, False)
         if results and isinstance(results[0], Result):
-            self.runs[results[0].case.suite].results.add_case(results, journaled=journaled)
+            self.runs[results[0].case.suite].add_case(results, journaled=journaled)
             return
         if results:
             (control,) = results
@@ -220,13 +231,13 @@ class Recorder:
                 run.control_results[nodeid] = control._replace(outcome=outcome, message=_first_line(report))
         elif report.when not in {"setup", "call", "teardown"}:
             run.crashed.add(nodeid)
-        elif nodeid not in run.results.by_nodeid:
+        elif nodeid not in run.by_nodeid:
             case_ref, line = run.selected[nodeid](), _first_line(report)
             if report.skipped:
                 result = unscored_result(case_ref, "not_run", "skipped_elsewhere", line)
             else:
                 result = unscored_result(case_ref, "error", "setup_broken", line)
-            run.results.add_case((result,))
+            run.add_case((result,))
 
     def _conclude_controls(self, run: SuiteRun) -> None:
         """Count the controls of a suite; those that pytest did not report were not run."""
@@ -240,7 +251,7 @@ class Recorder:
     def _known_trials(self, run: SuiteRun, case_ref: CaseRef, journaled: Mapping[int, Entry]) -> dict[int, Result]:
         """Return the known trials of a case by number: of a resumed run, workers' journals, and this process."""
         resumed = self.resumed.kept(run.suite, case_ref.case_id, case_ref.sha256) if self.resumed is not None else {}
-        entries: dict[int, Entry] = {**resumed, **journaled, **run.results.unreported(case_ref.nodeid)}
+        entries: dict[int, Entry] = {**resumed, **journaled, **run.unreported(case_ref.nodeid)}
         # answers to a changed case are not used
         return {
             number: self._scored(run, case_ref, entry)
@@ -260,7 +271,7 @@ class Recorder:
 
     def journal(self, result: Result) -> None:
         """Append a result to the journal before pytest reports its item."""
-        self.runs[result.case.suite].results.add_attempt(result)
+        self.runs[result.case.suite].add_attempt(result)
 
     def journal_ended(self, ended: EndedAttempt) -> bool:
         """Append an attempt whose target has ended to the journal, on any thread, so that a paid answer is never lost.
@@ -268,11 +279,11 @@ class Recorder:
         Returns:
             Whether it is on the disk.
         """
-        results = self.runs[ended.case.suite].results
-        if results.add_ended(ended):
+        run = self.runs[ended.case.suite]
+        if run.add_ended(ended):
             return True
-        if results.problems:
-            self.contexts.stop_unstored(results.problems[-1])
+        if run.problems:
+            self.contexts.stop_unstored(run.problems[-1])
         return False
 
     def check_resumed(self) -> None:
@@ -291,7 +302,7 @@ class Recorder:
         for run in self.runs.values():
             check_resumed(self.config, self.resumed, self._head(run))
         for run in self.runs.values():
-            run.results.mark_journaled()
+            run.mark_journaled()
         self._spent += [spent] if spent is not None else []
 
     @pytest.hookimpl(tryfirst=True)
@@ -309,8 +320,8 @@ class Recorder:
         """
         mode = self.contexts.settings.mode
         for run in self.runs.values():
-            due = run.results.writer.prior is not None if resumed else bool(run.selected)
-            if due and not run.results.open_journal(checks_space=mode != "fixture") and mode != "fixture":
+            due = run.writer.prior is not None if resumed else bool(run.selected)
+            if due and not run.open_journal(checks_space=mode != "fixture") and mode != "fixture":
                 raise pytest.UsageError(f"{run.problems[0]}; no model was called")
             if due and mode == "record" and (problem := recording_problem(run.suite)):
                 raise pytest.UsageError(f"{problem}; no model was called")
@@ -323,7 +334,7 @@ class Recorder:
         """Complete and write the run and apply its gates, before other plugins build their reports."""
         if self.config.option.collectonly or session.exitstatus == pytest.ExitCode.USAGE_ERROR:
             for run in self.runs.values():
-                run.results.writer.discard_journal()
+                run.writer.discard_journal()
             return (yield)
         prefetcher = self.config.stash.get(PREFETCHER, None)
         if prefetcher is not None:
@@ -335,7 +346,7 @@ class Recorder:
                 self._finish(run, session)
             except (OSError, MemoryError, RecursionError) as error:
                 # a target has used up what the process may have: files, memory, levels of calls
-                run.results.writer.close_journal()
+                run.writer.close_journal()
                 run.problems.append(f"the run can't be concluded: {describe_error(error)}; {self._resumable(run)}")
         concluded = all(run.conclusion for run in self.runs.values())
         if session.exitstatus == pytest.ExitCode.NO_TESTS_COLLECTED and concluded:
@@ -349,18 +360,13 @@ class Recorder:
             self._write_report(run, session)
         return result
 
-    def note_late(self, suite_name: str, late: Iterable[tuple[str, str]]) -> None:
-        """Add what the cases of a suite left running and the offline guard refused: case id and message."""
-        self._late.setdefault(suite_name, []).extend(late)
-
     def _note_late(self, run: SuiteRun) -> None:
         """Turn cases into errors whose threads or tasks were refused when their result was known already."""
-        self.note_late(run.suite.name, self.contexts.take_late(run.suite))
         # of several messages the first counts, as in an attempt
-        messages = dict(reversed(self._late.pop(run.suite.name, [])))
+        messages = dict(reversed([*self._late.get(run.suite.name, ()), *self.contexts.take_late(run.suite)]))
         kind = "offline" if self.contexts.settings.mode == FIXTURE else "unattributed"
         owners = {nodeid: CONTROL_OWNER + control.control for nodeid, control in run.control_results.items()}
-        for nodeid, trials in run.results.by_nodeid.items():
+        for nodeid, trials in run.by_nodeid.items():
             if not all(result.score.verdict in {"error", "not_run"} for result in trials):
                 owners[nodeid] = trials[0].case.case_id
         for nodeid, owner in owners.items():
@@ -372,7 +378,7 @@ class Recorder:
         self._has_spoiled = True
         if nodeid in run.control_results:
             run.control_results[nodeid] = run.control_results[nodeid]._replace(outcome="broken", message=message)
-        if nodeid not in run.results.by_nodeid:
+        if nodeid not in run.by_nodeid:
             return
         case_ref = run.selected[nodeid]()
         if self.contexts.settings.mode == "record":
@@ -380,13 +386,13 @@ class Recorder:
         now = format_timestamp(time.time_ns())
         attempts = (
             Attempt(trial=each.attempt.trial, timestamp=now, duration_ms=each.attempt.duration_ms)
-            for each in run.results.by_nodeid[nodeid]
+            for each in run.by_nodeid[nodeid]
         )
         errors = [unscored_result(case_ref, "error", kind, message, attempt) for attempt in attempts]
-        run.results.add_case(tuple(errors))
+        run.add_case(tuple(errors))
 
     def _finish(self, run: SuiteRun, session: pytest.Session) -> None:
-        settings, pack, results = self.contexts.settings, self.contexts.pack_of(run.suite), run.results
+        settings, pack = self.contexts.settings, run.pack
         run.case_count, run.due_count = case_counts(run.suite, settings.shard)
         self._complete(run, interrupted=session.exitstatus == pytest.ExitCode.INTERRUPTED)
         self._note_late(run)
@@ -400,19 +406,19 @@ class Recorder:
         from pytest_packbench.analysis.conclusion import conclude, with_figures
 
         self._score_unselected(run)
-        results.carry_over()
-        run.ordered = results.ordered()
+        run.carry_over()
+        run.results = run.ordered()
         metadata = replace(self._metadata(run), findings=self._findings(run))
-        is_part = len(results.by_nodeid) < run.case_count
+        is_part = len(run.by_nodeid) < run.case_count
         conclusion = conclude(
             metadata,
-            run.ordered,
+            run.results,
             run.suite.config,
             pack.depths,
             self._earlier(run, metadata),
             scope="shard" if settings.shard is not None else "part" if is_part else "whole",
         )
-        add_figures = partial(with_figures, conclusion, pack, lambda: run.ordered)
+        add_figures = partial(with_figures, conclusion, pack, lambda: run.results)
         conclusion = self._of_pack(run, "figures", add_figures, conclusion)
         figures, paired = (
             [figure.with_texts(self._redact) for figure in each]
@@ -426,13 +432,13 @@ class Recorder:
             policy=self._policy(run, metadata),
             stored_policy=self.contexts.redactor.json(policy_of(run.suite, pack, self.policy_project)),
         )
-        results.writer.close_journal()
-        if not results.guard(partial(self._write, run, run.conclusion)):
+        run.writer.close_journal()
+        if not run.guard(partial(self._write, run, run.conclusion)):
             run.problems.append(self._resumable(run))
 
     def _resumable(self, run: SuiteRun) -> str:
         """Say what to do about a run whose files can't be written; its journal has what could be."""
-        if not (run.results.writer.folder / JOURNAL).exists():
+        if not (run.writer.folder / JOURNAL).exists():
             return "correct that and run again: nothing of this run was kept"
         return f"what was stored is kept: correct that, then resume with --packbench-resume={self.run_id}"
 
@@ -445,12 +451,12 @@ class Recorder:
         return find_baseline(
             BaselineRequest(
                 name=settings.baseline,
-                folder=run.results.writer.folder,
+                folder=run.writer.folder,
                 run=metadata,
                 committed=run.suite.baseline_path,
                 optional=settings.baseline_optional,
                 fail_on=settings.fail_on,
-                models=models_of(run.ordered),
+                models=models_of(run.results),
             )
         )
 
@@ -458,7 +464,7 @@ class Recorder:
         """Return in which points the acceptance policy differs from that of the base; None without a base."""
         if self.policy_base is None:
             return None
-        selections = [("cases", "selection", len(run.results.by_nodeid), run.due_count)]
+        selections = [("cases", "selection", len(run.by_nodeid), run.due_count)]
         if run.controls is not None:
             selections.append(("controls", "controls", len(run.controls.results), run.controls.present))
         skipped = [
@@ -466,30 +472,29 @@ class Recorder:
             for what, key, selected, due in selections
             if selected < due
         ]
-        pack = self.contexts.pack_of(run.suite)
-        return compare_policy(self.policy_base, run.suite, pack, self.policy_project, skipped, tested)
+        return compare_policy(self.policy_base, run.suite, run.pack, self.policy_project, skipped, tested)
 
     def _write(self, run: SuiteRun, conclusion: Conclusion) -> None:
         from pytest_packbench.reports.page import page_html, page_of_run
         from pytest_packbench.reports.page.case_data import CaseSources, root_link
         from pytest_packbench.reports.story import summary_markdown
 
-        writer, outcome, root = run.results.writer, conclusion.baseline, rootdir_of(self.config)
-        writer.write_results(run.ordered)
+        writer, outcome, root = run.writer, conclusion.baseline, rootdir_of(self.config)
+        writer.write_results(run.results)
         writer.write_controls(() if conclusion.controls is None else conclusion.controls.results)
         place = self.place(run, root_link(root, writer.folder))
         writer.write_page(SUMMARY, summary_markdown(conclusion, place=place))
-        pack, texts = self.contexts.pack_of(run.suite), source_texts(run.suite, root, is_checked=False)
+        pack, texts = run.pack, source_texts(run.suite, root, is_checked=False)
         page = page_of_run(
             conclusion,
-            lambda: run.ordered,
+            lambda: run.results,
             folder=writer.folder,
             sources=CaseSources(*hide_prompts(texts, pack, are_kept=self.contexts.settings.record_prompts)),
             redact=self._redact,
             root_link=place.root,
             options=place.options,
             can_accept=can_accept(pack, run.suite.config),
-            panels=self._of_pack(run, "panels", lambda: panels_of(pack, run.ordered, conclusion.figures), ()),
+            panels=self._of_pack(run, "panels", lambda: panels_of(pack, run.results, conclusion.figures), ()),
         )
         writer.write_page(PAGE, page_html([page], title=run.suite.name, redact=self._redact))
         if outcome is not None and outcome.compared is not None:
@@ -521,7 +526,7 @@ class Recorder:
 
     def _complete(self, run: SuiteRun, *, interrupted: bool) -> None:
         """Complete the cases that have no result of their own: with their known trials, and why the others are not."""
-        idle = [nodeid for nodeid in run.selected if nodeid not in run.results.by_nodeid]
+        idle = [nodeid for nodeid in run.selected if nodeid not in run.by_nodeid]
         if not idle:
             return
         from pytest_packbench.runs.resume import fill_missing_trials
@@ -529,7 +534,7 @@ class Recorder:
         controller: Any = self.config.pluginmanager.get_plugin(CONTROLLER)
         if controller is not None:
             controller.end_workers()
-        journaled = read_worker_journals(run.results.writer.folder)
+        journaled = read_worker_journals(run.writer.folder)
         kind, how = ("interrupted", "interrupted") if interrupted else ("stopped", "stopped early")
         for nodeid in idle:
             case_ref, entries = run.selected[nodeid](), journaled.get(nodeid, {})
@@ -541,12 +546,12 @@ class Recorder:
             else:
                 missing = unscored_result(case_ref, "not_run", kind, f"not run: the session was {how}")
             known = self._known_trials(run, case_ref, entries)
-            run.results.by_nodeid[nodeid] = fill_missing_trials(known, missing, self.contexts.settings.trials)
+            run.by_nodeid[nodeid] = fill_missing_trials(known, missing, self.contexts.settings.trials)
 
     def _score_unselected(self, run: SuiteRun) -> None:
         """Score the ended attempts of a resumed run at cases that this session did not select."""
-        prior = run.results.writer.prior
-        reported = {trials[0].case.case_id for trials in run.results.by_nodeid.values()}
+        prior = run.writer.prior
+        reported = {trials[0].case.case_id for trials in run.by_nodeid.values()}
         for ended in prior.entries() if prior is not None else ():
             if prior is None or isinstance(ended, Result) or ended.case.case_id in reported:
                 continue
@@ -556,8 +561,8 @@ class Recorder:
                 prior.add(self._scored(run, case_ref, ended))
 
     def _findings(self, run: SuiteRun) -> tuple[str, ...]:
-        ids = [result.case.test_id for result in run.ordered]
-        remarks = partial(self.contexts.pack_of(run.suite).remarks, run.suite.config, ids)
+        ids = [result.case.test_id for result in run.results]
+        remarks = partial(run.pack.remarks, run.suite.config, ids)
         said: Sequence[str] = self._of_pack(run, "remarks", lambda: [*map(self._redact, remarks())], [])
         return (*self._replaced(run), *self._unrecorded(run), *said)
 
@@ -574,7 +579,7 @@ class Recorder:
         context = self.contexts.opened(run.suite)
         if self.contexts.settings.mode != "record" or context is None or not context.is_recorded:
             return ()
-        judged = [result for result in run.ordered if result.score.counted]
+        judged = [result for result in run.results if result.score.counted]
         missing = [result for result in judged if result.attempt.cassette_sha256 is None]
         if not missing:
             return ()
@@ -597,21 +602,17 @@ class Recorder:
             advice = "select at least one, or do not name the suite"
             run.problems.append(f'suite "{name}" is requested by name, but none of its cases is selected; {advice}')
 
-    def note_spent(self, spent: dict[str, Any]) -> None:
-        """Add what a worker spent."""
-        self._spent.append(spent)
-
     def _write_report(self, run: SuiteRun, session: pytest.Session) -> None:
         if run.conclusion is None or run.problems:
             return
         try:
             from pytest_packbench.reports.document import run_document
 
-            plugins = plugin_report(self.config, session, run.results.by_nodeid)
-            run.results.writer.complete(run_document(run.conclusion), plugins)
+            plugins = plugin_report(self.config, session, run.by_nodeid)
+            run.writer.complete(run_document(run.conclusion), plugins)
         except (OSError, MemoryError, RecursionError) as error:
             session.exitstatus = session.exitstatus or pytest.ExitCode.TESTS_FAILED
-            path = run.results.writer.folder / REPORT
+            path = run.writer.folder / REPORT
             problem = f"packbench: {path}: {describe_error(error)}; {self._resumable(run)}"
             self.config.get_terminal_writer().line(problem, red=True)
 
@@ -620,7 +621,7 @@ class Recorder:
         contexts, suite = self.contexts, run.suite
         pack, context = contexts.pack_of(suite), contexts.opened(suite)
         backend, model = (context.backend, context.model) if context is not None and context.backend else (None, None)
-        resumed = run.results.writer.prior
+        resumed = run.writer.prior
         started_at = resumed.run.started_at if resumed is not None and resumed.run is not None else ""
         return Run(
             run_id=self.run_id,
@@ -631,15 +632,15 @@ class Recorder:
             suite_sha256=suite.sha256,
             bundled=suite.bundled,
             mode=contexts.settings.mode,
-            target=target_names(run.ordered) or join_sorted(run.targets) or contexts.target_name(suite),
+            target=target_names(run.results) or join_sorted(run.targets) or contexts.target_name(suite),
             backend=backend,
             model=model,
             started_at=started_at or format_timestamp(self.started_ns),
             finished_at=format_timestamp(time.time_ns()),
             partial=partial_reason(
-                run.ordered,
+                run.results,
                 CAPS,
-                selected=len(run.results.by_nodeid),
+                selected=len(run.by_nodeid),
                 due=run.due_count,
                 present=run.case_count,
                 shard=contexts.settings.shard,

@@ -154,7 +154,7 @@ class Terminal:
         from pytest_packbench.reports.terminal import recorded_text
 
         if conclusion.run.mode == "record":
-            reporter.line(recorded_text(run.ordered))
+            reporter.line(recorded_text(run.results))
         if conclusion.run.settings.get("spent"):
             reporter.line(spent_text(conclusion.run.settings["spent"]))
         if waiting := len(list(run.suite.pending_path("x").parent.glob("*.json"))):
@@ -164,7 +164,7 @@ class Terminal:
             options = [each for each in target_options(self._recorder.contexts, run.suite) if each[1]]
             shown = "".join(f" --option={shlex.quote(f'--packbench-{name}={value}')}" for name, value in options)
             reporter.line(f"{counted}: packbench accept {run.suite.name}{shown}")
-        folder = os.path.relpath(run.results.writer.folder, self._recorder.config.invocation_params.dir)
+        folder = os.path.relpath(run.writer.folder, self._recorder.config.invocation_params.dir)
         reporter.line(f"reports: {folder}")
 
 
@@ -320,7 +320,7 @@ class Progress:
             failing, made = self._prefetcher.failing, done
         else:
             runs = self._recorder.runs.values()
-            results = [result for run in runs for trials in run.results.by_nodeid.values() for result in trials]
+            results = [result for run in runs for trials in run.by_nodeid.values() for result in trials]
             started = format_timestamp(self._recorder.started_ns)
             done = len(results)
             planned = sum(len(run.selected) for run in runs) * self._recorder.contexts.settings.trials

@@ -320,23 +320,19 @@ class Workers:
             pytest.Session.Interrupted: likewise, where there are results already, which are kept.
         """
         is_other, name = is_elsewhere(node.gateway.spec), name_of_worker(node)
-        self._recorder.note_collected(told.get("collected", {}))
+        self._recorder.note_worker(told)
         if refusal:
             self._end(f"worker {name}: {refusal}" if is_other else refusal)
         if error and is_other and node.gateway.id not in self._collected:
             # xdist would start it again and again
             reason = str(error).strip().splitlines()[-1]
             self._end(f"worker {name} ended before it had collected its cases: {reason}")
-        if "spent" in told:
-            self._recorder.note_spent(told["spent"])
-        for suite_name, late in told.get("late", {}).items():
-            self._recorder.note_late(suite_name, map(tuple, late))
 
     def _end(self, message: str) -> NoReturn:
         """End the session because of a worker."""
         message = self._contexts.redactor.text(message)
         # a usage error writes no report
-        if any(run.results.by_nodeid for run in self._recorder.runs.values()):
+        if any(run.by_nodeid for run in self._recorder.runs.values()):
             raise pytest.Session.Interrupted(message)
         raise pytest.UsageError(message)
 
