@@ -233,7 +233,6 @@ def _result(context: SuiteContext, location: CaseLocation, run_id: str) -> Resul
         case_id=location.name,
         nodeid=f"{path}::{location.name}",
         file=path,
-        folder=Path(path).parent.name,
         loaded=loaded,
     )
     result = build_result(case_ref, attempt(context, loaded), context, run_id)

@@ -247,7 +247,6 @@ def _absent(run: Run, suite: Suite, shards: Shards, case_id: str, *, pack: Pack,
         case_id=case.name,
         nodeid=f"{file}::{case.name}",
         file=case.label(file),
-        folder=Path(case.path).parent.name,
         loaded=loaded,
     )
     missing = shards.missing

@@ -8,6 +8,7 @@ import sys
 import time
 from dataclasses import astuple, fields, replace
 from functools import cache
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pytest_packbench import __version__
@@ -62,7 +63,6 @@ class CaseRef(NamedTuple):
         case_id: its id; the file's stem where it can't be read.
         nodeid: its node id.
         file: its file as the node id names it.
-        folder: the name of the folder that contains the file.
         loaded: the case; None where it can't be read.
     """
 
@@ -71,7 +71,6 @@ class CaseRef(NamedTuple):
     case_id: str
     nodeid: str
     file: str
-    folder: str
     loaded: LoadedCase | None
 
     @property
@@ -328,9 +327,10 @@ def _case_of(case_ref: CaseRef) -> CaseInfo:
         Exception: anything else that the pack raises.
     """
     suite, pack, loaded = case_ref.suite, case_ref.pack, case_ref.loaded
-    test_id: object = f"{suite.record_name}:{case_ref.folder}:{case_ref.case_id}"
     about: dict[str, Any] = {"case_id": case_ref.case_id, "nodeid": case_ref.nodeid, "file": case_ref.file}
-    if loaded is not None:
+    if loaded is None:
+        test_id: object = f"{suite.record_name}:{Path(case_ref.file).parent.name}:{case_ref.case_id}"
+    else:
         case = loaded.case
         test_id = pack.test_id(suite.record_name, case)
         facets: object = pack.facets(case)

@@ -286,7 +286,6 @@ class CaseRun(ItemRun):
             case_id=self.name,
             nodeid=self.nodeid,
             file=_record_file(self.suite, self.path, self.file, self.line),
-            folder=self.path.parent.name,
             loaded=self.loaded,
         )
 
@@ -588,7 +587,6 @@ def uncollected_case_ref(contexts: SessionSuites, suite: Suite, nodeid: str, *, 
         case_id=name,
         nodeid=nodeid,
         file=_record_file(suite, path, file, case.line if case is not None else 0),
-        folder=path.parent.name,
         loaded=loaded,
     )
 

@@ -568,7 +568,7 @@ class Recorder:
 
     def _replaced(self, run: SuiteRun) -> tuple[str, ...]:
         """Say how many answers of the resumed run were asked for again: the first ones may have been worse."""
-        prior = None if self.resumed is None else self.resumed.prior.get(run.suite.name)
+        prior = run.writer.prior
         if prior is None or not prior.replaced:
             return ()
         answers = pluralize(prior.replaced, "answer")
@@ -619,7 +619,7 @@ class Recorder:
     def _metadata(self, run: SuiteRun) -> Run:
         """Return the metadata of a suite's run with its results so far."""
         contexts, suite = self.contexts, run.suite
-        pack, context = contexts.pack_of(suite), contexts.opened(suite)
+        pack, context = run.pack, contexts.opened(suite)
         backend, model = (context.backend, context.model) if context is not None and context.backend else (None, None)
         resumed = run.writer.prior
         started_at = resumed.run.started_at if resumed is not None and resumed.run is not None else ""
