@@ -114,23 +114,23 @@ class ControlFile(pytest.File):
     """A file of one control, or of one per line.
 
     Attributes:
-        folder: the folder of controls.
         found: those of its controls that are in the shard.
     """
 
-    def __init__(self, *, folder: ControlFolder, found: Sequence[FoundControl], **kwargs: Any) -> None:
+    parent: ControlFolder
+
+    def __init__(self, *, found: Sequence[FoundControl], **kwargs: Any) -> None:
         super().__init__(**kwargs)
-        self.folder = folder
         self.found = found
 
     @property
     def ihook(self) -> Any:
         """The hooks of the folder: the same conftest.py files apply to both."""
-        return self.folder.ihook
+        return self.parent.ihook
 
     def collect(self) -> Iterator[CaseItem]:
         """Yield an item for each control; one that can't be read is an error when it is set up."""
-        suite, file = self.folder.suite, self.nodeid
+        suite, file = self.parent.suite, self.nodeid
         if suite.bundled:
             # as in records, without this machine's folders
             file = escaped_name(f"bundled:{suite.record_name}/{self.path.relative_to(suite.path).as_posix()}")
@@ -142,7 +142,7 @@ class ControlFile(pytest.File):
                 suite=suite,
                 file=file,
                 line=found.location.line,
-                folder=self.folder,
+                folder=self.parent,
                 found=found,
             )
             item.add_marker(pytest.mark.packbench(suite=suite.name, case_type="", difficulty="", tag="", kind=KIND))
@@ -222,8 +222,6 @@ class ControlFolder(Folder):
             if self.ihook.pytest_ignore_collect(collection_path=path, config=self.config):
                 continue
             name, nodeid = (printable(escaped_name(each)) for each in (path.name, self.collector.nodeid_of(text)))
-            file: ControlFile = ControlFile.from_parent(
-                self, path=path, name=name, nodeid=nodeid, folder=self, found=of_file
-            )
+            file: ControlFile = ControlFile.from_parent(self, path=path, name=name, nodeid=nodeid, found=of_file)
             # pytest looks for an argument that names a file among files
             yield from (file,) if self.collector.by_file or len(of_file) > 1 else file.collect()
