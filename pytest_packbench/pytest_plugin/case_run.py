@@ -285,7 +285,7 @@ class CaseRun(ItemRun):
             pack=self.pack,
             case_id=self.name,
             nodeid=self.nodeid,
-            file=_record_file(self.suite, self.path, self.file, self.line),
+            file=record_file(self.suite, self.path, self.file, self.line),
             loaded=self.loaded,
         )
 
@@ -566,7 +566,7 @@ def kept_trial(config: pytest.Config, case_ref: CaseRef, made: AttemptState, con
     return trial
 
 
-def _record_file(suite: Suite, path: Path, file: str, line: int) -> str:
+def record_file(suite: Suite, path: Path, file: str, line: int) -> str:
     """Return the location of a case for records; the arguments are as in `CaseRun`."""
     # a bundled suite is named without this machine's folders
     location = f"bundled:{suite.record_name}/{path.relative_to(suite.path).as_posix()}" if suite.bundled else file
@@ -586,7 +586,7 @@ def uncollected_case_ref(contexts: SessionSuites, suite: Suite, nodeid: str, *, 
         pack=pack,
         case_id=name,
         nodeid=nodeid,
-        file=_record_file(suite, path, file, case.line if case is not None else 0),
+        file=record_file(suite, path, file, case.line if case is not None else 0),
         loaded=loaded,
     )
 

@@ -22,7 +22,7 @@ from pytest_packbench.model.errors import CaseError, ControlError, Problem, desc
 from pytest_packbench.model.pack import names_checks
 from pytest_packbench.model.result import format_timestamp
 from pytest_packbench.model.suite import CONTROLS
-from pytest_packbench.pytest_plugin.case_run import CaseBroken, CaseFailure, CaseItem, Folder, ItemRun
+from pytest_packbench.pytest_plugin.case_run import CaseBroken, CaseFailure, CaseItem, Folder, ItemRun, record_file
 from pytest_packbench.pytest_plugin.explain import RERUN, path_argument
 from pytest_packbench.reports.terminal import control_text, printable
 
@@ -130,10 +130,8 @@ class ControlFile(pytest.File):
 
     def collect(self) -> Iterator[CaseItem]:
         """Yield an item for each control; one that can't be read is an error when it is set up."""
-        suite, file = self.parent.suite, self.nodeid
-        if suite.bundled:
-            # as in records, without this machine's folders
-            file = escaped_name(f"bundled:{suite.record_name}/{self.path.relative_to(suite.path).as_posix()}")
+        suite = self.parent.suite
+        file = record_file(suite, self.path, self.nodeid, 0)
         for found in self.found:
             item: CaseItem = CaseItem.from_parent(self, name=printable(found.location.name))
             item.packbench_run = ControlRun(

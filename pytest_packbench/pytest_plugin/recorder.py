@@ -106,8 +106,7 @@ class SuiteRun(RunResults):
     def failed(self) -> bool:
         """Whether the suite as a whole fails the session."""
         concluded = self.conclusion is not None and self.conclusion.failed
-        concluded = concluded or bool(self.controls and self.controls.wrong)
-        return bool(self.problems) or concluded or self.has_recorded_nothing
+        return bool(self.problems or concluded or (self.controls and self.controls.wrong) or self.has_recorded_nothing)
 
 
 class Recorder:
