@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from pytest_packbench.cases.files import SUFFIXES, CaseIndex, iter_cases, load_case
+from pytest_packbench.cases.files import CaseIndex, iter_cases, load_case
 from pytest_packbench.cases.recordings import case_of_control, escaped_name, find_controls, load_control
 from pytest_packbench.engine.controls import end_of_control
 from pytest_packbench.engine.external_io import TargetError
@@ -21,7 +21,6 @@ from pytest_packbench.model.control import ControlResult
 from pytest_packbench.model.errors import CaseError, ControlError, Problem, describe_error
 from pytest_packbench.model.pack import names_checks
 from pytest_packbench.model.result import format_timestamp
-from pytest_packbench.model.suite import CONTROLS
 from pytest_packbench.pytest_plugin.case_run import CaseBroken, CaseFailure, CaseItem, Folder, ItemRun, record_file
 from pytest_packbench.pytest_plugin.explain import RERUN, path_argument
 from pytest_packbench.reports.terminal import control_text, printable
@@ -145,20 +144,6 @@ class ControlFile(pytest.File):
             )
             item.add_marker(pytest.mark.packbench(suite=suite.name, case_type="", difficulty="", tag="", kind=KIND))
             yield item
-
-
-class FixturesFolder(Folder):
-    """The folder of a suite's recordings, of which only the controls are collected: recordings are no tests."""
-
-    def collect(self) -> Iterator[pytest.Item | pytest.Collector]:
-        """Yield the folder of controls, and what other plugins find in the folder."""
-        for entry in self.entries():
-            # a file instead of the folder of controls is a broken control
-            is_folder = entry.is_dir() or entry.name == CONTROLS
-            path = self.path / entry.name
-            is_left_out = entry.name.startswith(".") or (not is_folder and entry.name.endswith(SUFFIXES))
-            if not is_left_out and not self.ihook.pytest_ignore_collect(collection_path=path, config=self.config):
-                yield from self.found_at(path, is_folder=is_folder)
 
 
 class ControlFolder(Folder):
