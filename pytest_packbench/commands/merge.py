@@ -228,27 +228,15 @@ def _write_summary(writer: RunWriter, conclusion: Conclusion) -> None:
 
 def _absent(run: Run, suite: Suite, shards: Shards, case_id: str, *, pack: Pack, index: CaseIndex) -> Result | None:
     """Return the result of a case that is in none of the shards; None if the suite has no such case."""
-    from pytest_packbench.cases.files import load_case
-    from pytest_packbench.engine.result_builder import CaseRef, unscored_result
-    from pytest_packbench.model.errors import CaseError
+    from pytest_packbench.engine.result_builder import read_case_ref, unscored_result
     from pytest_packbench.model.result import Attempt
 
     case = index.find(case_id)
     if case is None:
         return None
     file = Path(os.path.relpath(case.path)).as_posix()
-    loaded = None
     # a case that can't be read did not run either
-    with suppress(CaseError):
-        loaded = load_case(case, pack.case_model, file=file, pack=pack.name)
-    case_ref = CaseRef(
-        suite=suite,
-        pack=pack,
-        case_id=case.name,
-        nodeid=f"{file}::{case.name}",
-        file=case.label(file),
-        loaded=loaded,
-    )
+    case_ref = read_case_ref(suite, pack, case, file=file, nodeid=f"{file}::{case.name}")
     missing = shards.missing
     kind = "shard_missing" if missing else "in_no_shard"
     message = f"not merged: shards {shards.describe(missing)}" if missing else "in none of the merged shards"

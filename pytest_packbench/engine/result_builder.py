@@ -6,15 +6,17 @@ import json
 import platform
 import sys
 import time
+from contextlib import suppress
 from dataclasses import astuple, fields, replace
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pytest_packbench import __version__
+from pytest_packbench.cases.files import load_case
 from pytest_packbench.engine.attempt import AttemptState, Failure, redacted_failure, reject_answer, user_frames
 from pytest_packbench.engine.attribution import UNKNOWN
-from pytest_packbench.model.errors import describe_error, surrogate_at
+from pytest_packbench.model.errors import CaseError, describe_error, surrogate_at
 from pytest_packbench.model.pack import Comparison, record_facts
 from pytest_packbench.model.record import EVAL_BACKENDS, RecordError, wire_record
 from pytest_packbench.model.result import (
@@ -34,6 +36,7 @@ from pytest_packbench.model.score import UNREAD, Score, describe_score
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
+    from pytest_packbench.cases.files import CaseLocation
     from pytest_packbench.engine.contexts import SuiteContext
     from pytest_packbench.model.case import LoadedCase
     from pytest_packbench.model.pack import Pack, RecordFacts
@@ -84,6 +87,14 @@ class CaseRef(NamedTuple):
         if self.loaded is None:
             raise ValueError("a case that can't be read has no attempt")
         return self.loaded
+
+
+def read_case_ref(suite: Suite, pack: Pack, location: CaseLocation, *, file: str, nodeid: str) -> CaseRef:
+    """Return the reference to the case at a location; the case is read for it."""
+    loaded = None
+    with suppress(CaseError):
+        loaded = load_case(location, pack.case_model, file=file, pack=pack.name)
+    return CaseRef(suite, pack, location.name, nodeid, location.label(file), loaded)
 
 
 class Trial(NamedTuple):

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import json
 import os
-from contextlib import suppress
 from copy import deepcopy
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
@@ -16,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from pydantic_core import from_json
 
-from pytest_packbench.cases.files import find_case, format_location, is_unread, load_case
+from pytest_packbench.cases.files import CaseLocation, find_case, format_location, is_unread
 from pytest_packbench.engine.attempt import Failure, attempt, settle_stored, user_frames
 from pytest_packbench.engine.external_io import TargetError
 from pytest_packbench.engine.result_builder import (
@@ -26,9 +25,10 @@ from pytest_packbench.engine.result_builder import (
     carried_over_trial,
     error_trial,
     not_run_trial,
+    read_case_ref,
     redacted_trial,
 )
-from pytest_packbench.model.errors import CaseError, describe_error
+from pytest_packbench.model.errors import describe_error
 from pytest_packbench.model.record import EvalRecord
 from pytest_packbench.model.result import Result, result_sent
 from pytest_packbench.model.run import TEST_TARGET_PREFIX
@@ -575,20 +575,10 @@ def record_file(suite: Suite, path: Path, file: str, line: int) -> str:
 
 def uncollected_case_ref(contexts: SessionSuites, suite: Suite, nodeid: str, *, file: str, name: str) -> CaseRef:
     """Return the identity and location of a case that this process has not collected; the case is read for it."""
-    pack, path = contexts.pack_of(suite), rootdir_of(contexts.config) / file
-    case = find_case(str(path), name)
-    loaded = None
-    if case is not None:
-        with suppress(CaseError):
-            loaded = load_case(case, pack.case_model, file=file, pack=pack.name)
-    return CaseRef(
-        suite=suite,
-        pack=pack,
-        case_id=name,
-        nodeid=nodeid,
-        file=record_file(suite, path, file, case.line if case is not None else 0),
-        loaded=loaded,
-    )
+    path = rootdir_of(contexts.config) / file
+    location = find_case(str(path), name) or CaseLocation(str(path), name)
+    file = record_file(suite, path, file, 0)
+    return read_case_ref(suite, contexts.pack_of(suite), location, file=file, nodeid=nodeid)
 
 
 def _reaches_threshold(result: Result) -> bool:
