@@ -110,11 +110,13 @@ class Conclusion:
 
         A live run that has measured nothing fails too.
         """
-        against = (self.baseline and self.baseline.failures) or (self.policy and self.policy.failed)
-        failed = (
-            not all(gate.passed for gate in self.gates) or bool(against) or bool(self.controls and self.controls.wrong)
+        return bool(
+            not all(gate.passed for gate in self.gates)
+            or (self.baseline and self.baseline.failures)
+            or (self.policy and self.policy.failed)
+            or (self.controls and self.controls.wrong)
+            or (self.measured_nothing and self.run.mode != FIXTURE)
         )
-        return failed or (self.measured_nothing and self.run.mode != FIXTURE)
 
     @property
     def measured_nothing(self) -> bool:

@@ -218,9 +218,11 @@ class Recorder:
             (control,) = results
             self.runs[control.suite].control_results[control.nodeid] = control
             return
+        if report.passed:
+            return
         nodeid = ungrouped(report.nodeid, self._runs_by_nodeid)
         run = self._runs_by_nodeid.get(nodeid)
-        if report.passed or run is None:
+        if run is None:
             return
         control = run.control_results.get(nodeid)
         if control is not None:
@@ -377,17 +379,21 @@ class Recorder:
         self._has_spoiled = True
         if nodeid in run.control_results:
             run.control_results[nodeid] = run.control_results[nodeid]._replace(outcome="broken", message=message)
-        if nodeid not in run.by_nodeid:
+        trials = run.by_nodeid.get(nodeid, ())
+        # what a worker has stored of a case before it crashed does not count either
+        if not trials and nodeid not in run.crashed:
             return
         case_ref = run.selected[nodeid]()
         if self.contexts.settings.mode == "record":
             discard_recording(run.suite, case_ref.case_id, since=format_timestamp(self.started_ns))
+        attempts = [result.attempt for result in trials] or [Attempt()]
         now = format_timestamp(time.time_ns())
-        attempts = (
-            Attempt(trial=each.attempt.trial, timestamp=now, duration_ms=each.attempt.duration_ms)
-            for each in run.by_nodeid[nodeid]
+        errors = (
+            unscored_result(
+                case_ref, "error", kind, message, Attempt(trial=each.trial, timestamp=now, duration_ms=each.duration_ms)
+            )
+            for each in attempts
         )
-        errors = [unscored_result(case_ref, "error", kind, message, attempt) for attempt in attempts]
         run.add_case(tuple(errors))
 
     def _finish(self, run: SuiteRun, session: pytest.Session) -> None:

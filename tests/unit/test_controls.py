@@ -181,7 +181,8 @@ def test_of_a_control_in_two_runs_the_worse_end_counts() -> None:
     fine = ControlResult("s", "a", "n", "f", "as_written")
     with pytest.raises(ValueError, match="without both expected and actual"):
         ControlResult.from_line(fine.line("r"))
-    for actual in ({"verdict": "failed", "score": 10**400}, {"verdict": "failed", "scored": 1}, {"terms": [{}]}):
+    ends: list[dict[str, Any]] = [{"verdict": "failed", "score": 10**400}, {"verdict": "failed", "scored": 1}, {}]
+    for actual in ends:
         with pytest.raises(ValueError, match="/actual/"):
             ControlResult.from_line({**fine.line("r"), "expected": {"verdict": "failed"}, "actual": actual})
     tally = tally_of([fine, fine._replace(outcome="deviates"), fine._replace(control="b", outcome="not_run")], 3)
