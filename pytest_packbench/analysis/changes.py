@@ -325,7 +325,7 @@ class Comparison:
         self.kinds.update(kinds)
         first = "quarantined" if change.quarantined else next((kind for kind in LISTED if kind in kinds), None)
         if first is not None:
-            self.listed[first].add(change, _small)
+            self.listed[first].add(Change(*map(without_record, change)))
             self.unscored += first == "new_failures" and change.scores[1] is None
         if "hash_changed" in kinds:
             self.left_out += not change.quarantined
@@ -433,10 +433,6 @@ class Comparison:
         if unjudged:
             return tuple(": ".join(filter(None, (when, score.kind, score.message))) for when, score in unjudged)
         return tuple(_changed_terms(*map(_points, change)))
-
-
-def _small(change: Change) -> Change:
-    return Change(*map(without_record, change))
 
 
 def _points(case: Result) -> dict[str, str]:

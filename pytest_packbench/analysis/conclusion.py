@@ -16,7 +16,7 @@ from pytest_packbench.analysis.counting import (
 )
 from pytest_packbench.analysis.formatting import format_interval, format_percent
 from pytest_packbench.analysis.gates import GateJudge, deferred
-from pytest_packbench.analysis.listing import Listing
+from pytest_packbench.analysis.listing import Listing, name_some
 from pytest_packbench.model.errors import pluralize
 from pytest_packbench.model.gate import CHANGE_METRICS, gates_text
 from pytest_packbench.model.metric import AUTHORED
@@ -110,11 +110,13 @@ class Conclusion:
 
         A live run that has measured nothing fails too.
         """
-        against = (self.baseline and self.baseline.failures) or (self.policy and self.policy.failed)
-        failed = (
-            not all(gate.passed for gate in self.gates) or bool(against) or bool(self.controls and self.controls.wrong)
+        return bool(
+            not all(gate.passed for gate in self.gates)
+            or (self.baseline and self.baseline.failures)
+            or (self.policy and self.policy.failed)
+            or (self.controls and self.controls.wrong)
+            or (self.measured_nothing and self.run.mode != FIXTURE)
         )
-        return failed or (self.measured_nothing and self.run.mode != FIXTURE)
 
     @property
     def measured_nothing(self) -> bool:
@@ -386,9 +388,8 @@ def _failures(conclusion: Conclusion) -> Iterator[str]:
     if len(failed) == 1:
         yield f"gate {failed[0].text}"
     elif failed:
-        more = f" and {len(failed) - _MAX_NAMED} more" if len(failed) > _MAX_NAMED else ""
-        names = ", ".join(gate.subject for gate in failed[:_MAX_NAMED])
-        yield f"{len(failed)} of {pluralize(len(gates), 'gate')} failed: {names}{more}"
+        names = name_some([gate.subject for gate in failed[:_MAX_NAMED]], len(failed))
+        yield f"{len(failed)} of {pluralize(len(gates), 'gate')} failed: {names}"
 
 
 def _failures_of_the_measure(conclusion: Conclusion) -> Iterator[str]:
@@ -422,15 +423,12 @@ def _success(conclusion: Conclusion) -> str:
         )
     if "shard" in run.settings:
         return f"{cases}; packbench merge judges the gates"
-    failing = sum(not gate.passed for gate in gates)
     # with gate=suite and no gate on scores, a run passes even if all its cases fail
     if run.settings.get("gate") == "suite" and all(gate.metric == "completeness" for gate in gates):
-        any_judged = any(gate.judged for gate in gates)
-        completeness = f" (completeness {'failed' if failing else 'passed'})" if any_judged else ""
-        return f"{cases}; no gate judges their scores{completeness}"
+        return f"{cases}; no gate judges their scores"
     if not gates:
         return cases
-    if failing:
+    if not all(gate.passed for gate in gates):
         return f"{cases}; completeness failed"
     return f"{cases}; {_passed_gates(gates)}{_unproven(gates)}"
 
@@ -453,10 +451,7 @@ def _unnoticed(conclusion: Conclusion) -> Iterator[str]:
 def _unproven(gates: Sequence[GateResult]) -> str:
     """Return which of the gates passed although the count is too small to show that the rate is within its bounds."""
     names = [gate.subject for gate in gates if gate.proven is False]
-    if not names:
-        return ""
-    more = f" and {len(names) - _MAX_NAMED} more" if len(names) > _MAX_NAMED else ""
-    return f", not proven: {', '.join(names[:_MAX_NAMED])}{more}"
+    return f", not proven: {name_some(names[:_MAX_NAMED], len(names))}" if names else ""
 
 
 def _ran_target(run: Run) -> bool:

@@ -35,10 +35,10 @@ class TopRows(Generic[_Item]):
     first: list[_Item] = field(default_factory=list)
     count: int = 0
 
-    def add(self, row: _Item, stored_form: Callable[[_Item], _Item] = lambda row: row) -> None:
-        """Count a row, and keep it if it is among the first; see `keep_first`."""
+    def add(self, row: _Item) -> None:
+        """Count a row, and keep it if it is among the first."""
         self.count += 1
-        keep_first(self.first, row, self.max_rows, self.key, stored_form)
+        keep_first(self.first, row, self.max_rows, self.key)
 
 
 class Listing:
@@ -64,7 +64,7 @@ class Listing:
 
     def add(self, case: Result) -> None:
         """Add a case over all its trials."""
-        score = case.score
+        case, score = without_record(case), case.score
         self.repeated = self.repeated or case.trials[1] > 1
         names = ["quarantined" if score.quarantined else score.verdict, *["stale"] * case.attempt.stale]
         if score.verdict in {"error", "vacuous"}:
@@ -72,9 +72,9 @@ class Listing:
             error = error_key(f"{score.kind or score.verdict} {score.message}", case.case.case_id, case.case.file)
             # of so many different errors, the others are only counted in their table
             if error in self.errors or len(self.errors) < self._max_rows:
-                self.errors.setdefault(error, TopRows(_worst_first, _MAX_NAMED)).add(case, without_record)
+                self.errors.setdefault(error, TopRows(_worst_first, _MAX_NAMED)).add(case)
         for name in names:
-            self.tables[name].add(case, without_record)
+            self.tables[name].add(case)
 
     def error_groups(self, max_groups: int) -> list[TopRows[Result]]:
         """Return the errors of most cases, each with its first cases and their number."""
@@ -82,11 +82,11 @@ class Listing:
 
     def first(self, name: str, max_rows: int) -> Sequence[Result]:
         """Return the first rows of a table; none if the table is empty."""
-        return self.tables[name].first[:max_rows] if name in self.tables else ()
+        return self.tables[name].first[:max_rows]
 
     def count(self, name: str) -> int:
         """Return how many rows a table has."""
-        return self.tables[name].count if name in self.tables else 0
+        return self.tables[name].count
 
 
 def without_record(case: Result) -> Result:
@@ -115,13 +115,7 @@ def name_some(names: Sequence[str], count: int) -> str:
     return f"{shown} and {count - len(names)} more" if count > len(names) else shown
 
 
-def keep_first(
-    items: list[_Item],
-    item: _Item,
-    max_items: int,
-    key: Callable[[_Item], Any],
-    stored_form: Callable[[_Item], _Item] = lambda item: item,
-) -> None:
+def keep_first(items: list[_Item], item: _Item, max_items: int, key: Callable[[_Item], Any]) -> None:
     """Insert an item into a sorted list that keeps only its first items.
 
     Args:
@@ -129,8 +123,7 @@ def keep_first(
         item: the new item.
         max_items: how many items the list keeps.
         key: the sort key.
-        stored_form: converts an item that is kept, for example to a smaller object with the same key.
     """
     if len(items) < max_items or key(item) < key(items[-1]):
-        insort(items, stored_form(item), key=key)
+        insort(items, item, key=key)
         del items[max_items:]

@@ -152,11 +152,11 @@ class AuditedCase:
             control = way.control(self.case.at.name, right)
             end = end_of_control(context, self.loaded, control, source=self.case.location)
             self.tried += 1
-            passed = end.score.verdict == "passed"
+            passed = end.verdict == "passed"
             if not passed and any(row.deviation for row in compare(control.expected, end)):
                 continue
             # a criterion that is not applied, as in a refusal, has noticed nothing
-            applied = {term.name for term in end.score.terms}
+            applied = {term.name for term in end.terms}
             effects = effects_of(end)
             changed = (self.effects - effects) + (effects - self.effects)
             noticed = frozenset(name for name, *_ in changed if name in applied or name not in criteria)
@@ -389,7 +389,7 @@ def _right_case(
 def effects_of(end: ControlEnd) -> Counter[tuple[str, str, float]]:
     """Return what changes a score, how often each: name, effect and points of its terms, without the clamp."""
     # the clamp follows from the other terms
-    terms = ((term.name, term.effect, term.value) for term in end.score.terms if term.effect != "clamp")
+    terms = ((term.name, term.effect, term.value) for term in end.terms if term.effect != "clamp")
     return Counter(term for term in terms if term[1] == "zero" or term[2])
 
 

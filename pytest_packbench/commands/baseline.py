@@ -198,8 +198,7 @@ def _result(context: SuiteContext, case: SuiteCase, run_id: str) -> Result:
 
     if case.problem or case.loaded is None:
         raise UsageError(case.problem)
-    nodeid = f"{case.file}::{case.at.name}"
-    case_ref = CaseRef(case.suite, case.pack, case.at.name, nodeid, case.file, case.folder, case.loaded)
+    case_ref = CaseRef(case.suite, case.pack, case.at.name, f"{case.file}::{case.at.name}", case.file, case.loaded)
     result = build_result(case_ref, attempt(context, case.loaded), context, run_id)
     # a hole of the benchmark is no failure
     if not result.score.counted and result.score.verdict != "known_hole":

@@ -163,7 +163,7 @@ def _controls_of(stored: StoredRun) -> tuple[str, bool]:
             controls = controls_of_report(folder, stored.run.run_id, stored.controls)
     except StoredRunError as error:
         return f"controls: unknown: {error}", True
-    return (controls.text, bool(controls.wrong)) if controls is not None else ("", False)
+    return (controls.line(), bool(controls.wrong)) if controls is not None else ("", False)
 
 
 def _baselines(paths: Sequence[Path], suites: Collection[str]) -> dict[str, tuple[Path, StoredRun]]:

@@ -164,9 +164,10 @@ def _is_same(result: ControlResult, found: CaseLocation | None) -> bool:
         control = load_control(found, file=result.file)
     except ControlError:
         return result.outcome == "broken"
-    expected = control.expected.model_dump(mode="json", exclude_unset=True)
-    # one that was broken or did not run may have a line without them
-    return not result.expected or (result.case, result.expected) == (control.case, expected)
+    if result.expected is None:
+        # one that was broken or did not run may have a line without it
+        return True
+    return (result.case, result.expected.as_json()) == (control.case, control.expected.as_json())
 
 
 def _counted(results: Iterable[Result], evaluator: RunEvaluator) -> Iterator[Result]:
@@ -201,25 +202,12 @@ def _write_summary(writer: RunWriter, conclusion: Conclusion) -> None:
 
 def _absent(run: Run, suite: Suite, pack: Pack, index: CaseIndex, case_id: str) -> Result:
     """Return the result of a case that is in none of the shards."""
-    from pytest_packbench.cases.files import load_case
-    from pytest_packbench.engine.result_builder import CaseRef, unscored_result
-    from pytest_packbench.model.errors import CaseError
+    from pytest_packbench.engine.result_builder import read_case_ref, unscored_result
     from pytest_packbench.model.result import Attempt
 
     case = index[case_id]
     file = Path(os.path.relpath(case.path)).as_posix()
-    loaded = None
     # a case that can't be read did not run either
-    with suppress(CaseError):
-        loaded = load_case(case, pack.case_model, file=file, pack=pack.name)
-    case_ref = CaseRef(
-        suite=suite,
-        pack=pack,
-        case_id=case.name,
-        nodeid=f"{file}::{case.name}",
-        file=case.label(file),
-        folder=Path(case.path).parent.name,
-        loaded=loaded,
-    )
+    case_ref = read_case_ref(suite, pack, case, file=file, nodeid=f"{file}::{case.name}")
     message = "in none of the merged shards"
     return unscored_result(case_ref, "not_run", "in_no_shard", message, Attempt(timestamp=run.finished_at))

@@ -215,7 +215,7 @@ def _controls_line(folder: Path, report: StoredRun) -> str:
         return ""
     wrong = ", ".join(result.control for result in tally.wrong[:_MAX_WRONG])
     more = " ..." if len(tally.wrong) > _MAX_WRONG else ""
-    return f"{tally.text}; otherwise: {wrong}{more}" if wrong else tally.text
+    return f"{tally.line()}; otherwise: {wrong}{more}" if wrong else tally.line()
 
 
 def _text(document: Document, output_format: str | None) -> str:

@@ -132,7 +132,6 @@ def _rescore(stored: Result, payload: Any, loaded: LoadedCase, context: SuiteCon
         case_id=stored.case.case_id,
         nodeid=stored.case.nodeid,
         file=stored.case.file,
-        folder=Path(stored.case.file).parent.name,
         loaded=loaded,
     )
     truncated = stored.score.kind == TRUNCATED or any(term.name == TRUNCATED for term in stored.score.terms)

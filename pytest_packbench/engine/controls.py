@@ -9,7 +9,6 @@ from pytest_packbench.engine.attempt import replay, score_payload
 from pytest_packbench.model.control import ControlEnd
 from pytest_packbench.model.errors import describe_error
 from pytest_packbench.model.run import CONTROL_OWNER
-from pytest_packbench.model.score import Score
 
 if TYPE_CHECKING:
     from pytest_packbench.engine.attempt import AttemptState
@@ -39,20 +38,20 @@ def end_of(context: SuiteContext, attempt: AttemptState) -> ControlEnd:
     score, failure = attempt.score, attempt.failure
     if failure is not None or score is None:
         kind, message = ("error", "no score") if failure is None else (failure.kind, failure.message)
-        return ControlEnd(Score(verdict="error", kind=kind, message=message))
+        return ControlEnd("error", kind=kind, message=message)
     try:
         decided_by = str(context.pack.decided_by(attempt.payload))
     except context.options.stops:
         raise
     except BaseException as error:  # noqa: BLE001 - a pack may be third-party code
         message = redact(f"the pack raised in decided_by: {describe_error(error)}")
-        return ControlEnd(Score(verdict="error", kind="pack_error", message=" ".join(message.split())))
+        return ControlEnd("error", kind="pack_error", message=" ".join(message.split()))
     has_kind = score.verdict not in {"passed", "failed"}
-    redacted = replace(
-        score,
+    return ControlEnd(
+        verdict=score.verdict,
         score=None if score.score is None else float(score.score),
         terms=tuple(replace(term, detail=redact(term.detail)) for term in score.terms),
         kind=score.kind or score.verdict if has_kind else "",
+        decided_by=decided_by,
         message=redact(score.message),
     )
-    return ControlEnd(redacted, decided_by)

@@ -6,15 +6,17 @@ import json
 import platform
 import sys
 import time
+from contextlib import suppress
 from dataclasses import astuple, fields, replace
 from functools import cache
-from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pytest_packbench import __version__
+from pytest_packbench.cases.files import load_case
 from pytest_packbench.engine.attempt import AttemptState, Failure, redacted_failure, reject_answer, user_frames
 from pytest_packbench.engine.attribution import UNKNOWN
-from pytest_packbench.model.errors import describe_error, surrogate_at
+from pytest_packbench.model.errors import CaseError, describe_error, surrogate_at
 from pytest_packbench.model.pack import Comparison, record_facts
 from pytest_packbench.model.record import EVAL_BACKENDS, RecordError, wire_record
 from pytest_packbench.model.result import (
@@ -34,6 +36,7 @@ from pytest_packbench.model.score import UNREAD, Score, describe_score
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
+    from pytest_packbench.cases.files import CaseLocation
     from pytest_packbench.engine.contexts import SuiteContext
     from pytest_packbench.model.case import LoadedCase
     from pytest_packbench.model.pack import Pack, RecordFacts
@@ -63,7 +66,6 @@ class CaseRef(NamedTuple):
         case_id: its id; the file's stem where it can't be read.
         nodeid: its node id.
         file: its file as the node id names it.
-        folder: the name of the folder that contains the file.
         loaded: the case; None where it can't be read.
     """
 
@@ -72,8 +74,27 @@ class CaseRef(NamedTuple):
     case_id: str
     nodeid: str
     file: str
-    folder: str
     loaded: LoadedCase | None
+
+    @property
+    def sha256(self) -> str | None:
+        """The hash of its content; None if it can't be read."""
+        return self.loaded.sha256 if self.loaded is not None else None
+
+    @property
+    def readable(self) -> LoadedCase:
+        """The case, which has been attempted."""
+        if self.loaded is None:
+            raise ValueError("a case that can't be read has no attempt")
+        return self.loaded
+
+
+def read_case_ref(suite: Suite, pack: Pack, location: CaseLocation, *, file: str, nodeid: str) -> CaseRef:
+    """Return the reference to the case at a location; the case is read for it."""
+    loaded = None
+    with suppress(CaseError):
+        loaded = load_case(location, pack.case_model, file=file, pack=pack.name)
+    return CaseRef(suite, pack, location.name, nodeid, location.label(file), loaded)
 
 
 class Trial(NamedTuple):
@@ -94,7 +115,7 @@ def ended_attempt(case_ref: CaseRef, state: AttemptState) -> EndedAttempt:
     """Return an attempt that has ended without a failure, as it is stored until it is scored."""
     # the pack is asked for more when it is scored
     place = _case_of(case_ref._replace(loaded=None))
-    return EndedAttempt(case=replace(place, case_sha256=_readable(case_ref).sha256), attempt=state.stored())
+    return EndedAttempt(case=replace(place, case_sha256=case_ref.sha256), attempt=state.stored())
 
 
 def build_trial(case_ref: CaseRef, attempt: AttemptState, context: SuiteContext, run_id: str) -> Trial:
@@ -171,7 +192,7 @@ def build_result(case_ref: CaseRef, state: AttemptState, context: SuiteContext, 
         RecordError: what the pack returns is not valid in a record.
         Exception: anything else that the pack raises.
     """
-    case, score, outcome = _readable(case_ref).case, state.score, state.outcome
+    case, score, outcome = case_ref.readable.case, state.score, state.outcome
     if state.failure is not None or score is None or outcome is None:
         failure = state.failure or Failure(kind="error", message="no score")
         # a cap of the run refused a call
@@ -223,19 +244,9 @@ def unscored_result(
 @cache
 def versions() -> dict[str, str]:
     """Return the versions of packages that may affect results, by name."""
-    packages = {"pytest_packbench": __version__, "python": platform.python_version()}
-    for name in ("pytest", "pydantic"):
-        # the metadata of a distribution take longer to read
-        loaded = getattr(sys.modules.get(name), "__version__", None)
-        packages[name] = loaded or _installed_version(name)
-    return packages
-
-
-def _installed_version(name: str) -> str:
-    try:
-        return version(name)
-    except PackageNotFoundError:
-        return UNKNOWN
+    # the metadata of a distribution take longer to read
+    loaded = {name: getattr(sys.modules.get(name), "__version__", UNKNOWN) for name in ("pytest", "pydantic")}
+    return {"pytest_packbench": __version__, "python": platform.python_version(), **loaded}
 
 
 def _own_text(result: Result) -> str:
@@ -272,7 +283,7 @@ def _rows(case_ref: CaseRef, attempt: AttemptState) -> list[Comparison]:
     if attempt.unread is not None:
         said = attempt.outcome.answer if attempt.outcome is not None else None
         return [Comparison(what="answer", expected="an answer that can be read", actual=said or "none")]
-    rows: list[Any] = list(case_ref.pack.explain(_readable(case_ref).case, attempt.outcome))
+    rows: list[Any] = list(case_ref.pack.explain(case_ref.readable.case, attempt.outcome))
     if not all(isinstance(row, Comparison) and all(isinstance(text, str) for text in astuple(row)) for row in rows):
         raise TypeError(f"explain() returned {rows!r}, expected Comparisons whose fields are str")
     return rows
@@ -319,12 +330,6 @@ def _unwritable(attempt: AttemptState, error: BaseException) -> str:
     return f"the target's result contains an unpaired surrogate {location}; expected text that UTF-8 can encode"
 
 
-def _readable(case_ref: CaseRef) -> LoadedCase:
-    if case_ref.loaded is None:
-        raise ValueError("a case that can't be read has no attempt")
-    return case_ref.loaded
-
-
 def _case_of(case_ref: CaseRef) -> CaseInfo:
     """Return what identifies and describes the case.
 
@@ -333,9 +338,10 @@ def _case_of(case_ref: CaseRef) -> CaseInfo:
         Exception: anything else that the pack raises.
     """
     suite, pack, loaded = case_ref.suite, case_ref.pack, case_ref.loaded
-    test_id: object = f"{suite.record_name}:{case_ref.folder}:{case_ref.case_id}"
     about: dict[str, Any] = {"case_id": case_ref.case_id, "nodeid": case_ref.nodeid, "file": case_ref.file}
-    if loaded is not None:
+    if loaded is None:
+        test_id: object = f"{suite.record_name}:{Path(case_ref.file).parent.name}:{case_ref.case_id}"
+    else:
         case = loaded.case
         test_id = pack.test_id(suite.record_name, case)
         facets: object = pack.facets(case)

@@ -5,8 +5,6 @@ Controls are in `fixtures/controls/` of a suite. They count in no rate and in no
 
 from __future__ import annotations
 
-from itertools import groupby
-from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, get_args
 
 from pydantic import Field, ValidationError
@@ -23,7 +21,7 @@ from pytest_packbench.model.cassette import (
 from pytest_packbench.model.errors import Problem, first_problem, format_value, pluralize
 from pytest_packbench.model.result import adapter
 from pytest_packbench.model.run import STUB
-from pytest_packbench.model.score import UNREAD, Score
+from pytest_packbench.model.score import UNREAD, Share, Term, Verdict
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -94,6 +92,10 @@ class ControlExpected(StrictModel):
         """Whether it names the check that decides, or none."""
         return "decided_by" in self.model_fields_set
 
+    def as_json(self) -> dict[str, Any]:
+        """Return it as plain JSON, as it is written."""
+        return self.model_dump(mode="json", exclude_unset=True)
+
 
 class Control(StrictModel):
     """A wrong answer to a case, with the end that it has to have.
@@ -128,30 +130,30 @@ class ControlEnd(NamedTuple):
     """How a control ended.
 
     Attributes:
-        score: what its answer came to; its `kind` is empty only for passed and failed.
+        verdict: what its answer came to, like the next two.
+        score: see `Score`.
+        terms: see `Score`.
+        kind: the reason's name; empty only for passed and failed.
         decided_by: the check of the pipeline that decided; empty if none did, or the pack does not name it.
+        message: the reason in one line.
     """
 
-    score: Score
+    verdict: Verdict
+    score: Share | None = None
+    terms: tuple[Term, ...] = ()
+    kind: str = ""
     decided_by: str = ""
+    message: str = ""
 
     @property
     def effective_terms(self) -> list[str]:
         """The names of the terms that change the score."""
-        terms = (term for term in self.score.terms if term.effect != "note")
+        terms = (term for term in self.terms if term.effect != "note")
         return list(dict.fromkeys(term.name for term in terms if term.value or term.effect == "zero"))
 
     def as_json(self) -> dict[str, Any]:
         """Return it as plain JSON."""
-        score = self.score
-        return {
-            "verdict": score.verdict,
-            "score": score.score,
-            "terms": [term.as_json() for term in score.terms],
-            "kind": score.kind,
-            "decided_by": self.decided_by,
-            "message": score.message,
-        }
+        return {**self._asdict(), "terms": [term.as_json() for term in self.terms]}
 
 
 class Row(NamedTuple):
@@ -194,48 +196,45 @@ class ControlResult(NamedTuple):
     outcome: Outcome
     case: str = ""
     description: str = ""
-    expected: dict[str, Any] | None = None
-    actual: dict[str, Any] | None = None
+    expected: ControlExpected | None = None
+    actual: ControlEnd | None = None
     message: str = ""
     timestamp: str = ""
 
+    @property
+    def rows(self) -> list[Row]:
+        """What was compared; nothing where it was not replayed."""
+        return [] if self.expected is None or self.actual is None else compare(self.expected, self.actual)
+
     def line(self, run_id: str) -> dict[str, Any]:
         """Return the line of `controls.jsonl`."""
-        return {"run_id": run_id, **self._asdict()}
+        expected = None if self.expected is None else self.expected.as_json()
+        actual = None if self.actual is None else self.actual.as_json()
+        return {"run_id": run_id, **self._asdict(), "expected": expected, "actual": actual}
 
     @classmethod
     def from_line(cls, data: Mapping[str, Any]) -> ControlResult:
-        """Create it from a line; raises `ValueError` if a key is missing or of a wrong type."""
-        missing = next((name for name in cls._fields if name not in data), None)
-        if missing is not None:
-            raise ValueError(f'the key "{missing}" is missing')
-        known = {name: data[name] for name in cls._fields}
-        try:
-            result: ControlResult = adapter(ControlResult).validate_python(known, strict=True)
-        except ValidationError as error:
-            raise ValueError(str(first_problem(error, known))) from None
-        return result
-
-    def compared_again(self) -> ControlResult:
-        """Return it with the outcome that follows from `expected` and `actual`: a stored one may have been changed.
+        """Create it from a line; its outcome is computed again from how it ended: a stored one may have been changed.
 
         Raises:
-            ValueError: they are missing, or not those of a control.
+            ValueError: a key is missing or of a wrong type, or a control that was replayed lacks its end.
         """
-        if self.outcome == "broken" or (self.outcome == "not_run" and self.actual is None):
-            return self
-        if self.expected is None or self.actual is None:
-            raise ValueError(f"outcome: got {format_value(self.outcome)} without both expected and actual")
-        wrong = ValueError("expected and actual are not those of a control")
+        known = {name: data[name] for name in cls._fields if name in data}
         try:
-            end = ControlEnd(adapter(Score).validate_python(self.actual), self.actual.get("decided_by", ""))
-            expected = ControlExpected.model_validate(self.expected)
-        except ValidationError:
-            raise wrong from None
-        if end.as_json() != self.actual:
-            raise wrong
-        deviation = deviation_text(compare(expected, end), end)
-        return self._replace(outcome="deviates" if deviation else "as_written", message=deviation)
+            result: ControlResult = adapter(ControlResult).validate_python(known)
+        except ValidationError as error:
+            raise ValueError(str(first_problem(error, known))) from None
+        if result.outcome == "broken" or (result.outcome == "not_run" and result.actual is None):
+            return result
+        if result.expected is None or result.actual is None:
+            raise ValueError(f"outcome: got {format_value(result.outcome)} without both expected and actual")
+        return result.ended(result.expected, result.actual)
+
+    def ended(self, expected: ControlExpected, actual: ControlEnd) -> ControlResult:
+        """Return it with how it ended, and whether that is as written."""
+        deviation = deviation_text(compare(expected, actual), actual)
+        outcome: Outcome = "deviates" if deviation else "as_written"
+        return self._replace(outcome=outcome, expected=expected, actual=actual, message=deviation)
 
 
 class ControlTally(NamedTuple):
@@ -263,13 +262,8 @@ class ControlTally(NamedTuple):
         """Those that ended otherwise, or could not be replayed."""
         return tuple(result for result in self.results if result.outcome in {"deviates", "broken"})
 
-    @property
-    def text(self) -> str:
-        """The line of reports: how many ended as written, and how many were not replayed."""
-        return self.line()
-
     def line(self, about: str = "") -> str:
-        """Return the line of reports, with words about what controls are."""
+        """Return how many ended as written, and how many were not replayed, with words about what controls are."""
         total, idle = len(self.results), self.count("not_run")
         if not total:
             return f"{pluralize(self.present, 'control')} not selected"
@@ -295,9 +289,9 @@ def tally_of(results: Iterable[ControlResult], present: int) -> ControlTally | N
         results: what they came to, some perhaps twice.
         present: how many the suite has, or the shard.
     """
-    name = attrgetter("control")
-    same = (each for _, each in groupby(sorted(results, key=name), key=name))
-    controls = tuple(max(each, key=lambda result: _RANKS.index(result.outcome)) for each in same)
+    worst_last = sorted(results, key=lambda result: _RANKS.index(result.outcome))
+    worst = {result.control: result for result in worst_last}
+    controls = tuple(worst[name] for name in sorted(worst))
     return ControlTally(controls, max(present, len(controls))) if controls or present else None
 
 
@@ -358,21 +352,21 @@ def _unscored_expectations(expected: ControlExpected) -> Iterator[Problem]:
 
 def compare(expected: ControlExpected, end: ControlEnd) -> list[Row]:
     """Compare how a control ended with how it has to end; one row for each expectation, in the order of the keys."""
-    score, occurring = end.score, end.effective_terms
-    rows = [_row("verdict", expected.verdict, score.verdict)]
+    occurring = end.effective_terms
+    rows = [_row("verdict", expected.verdict, end.verdict)]
     if expected.kind is not None:
-        rows.append(_row("kind", expected.kind, score.kind or _NOTHING))
+        rows.append(_row("kind", expected.kind, end.kind or _NOTHING))
     if expected.score is not None:
-        agrees = score.score is not None and _is_score(score.score, expected.score)
-        wanted, actual = f"{expected.score:.3f}", _NOTHING if score.score is None else f"{score.score:.3f}"
+        agrees = end.score is not None and _is_score(end.score, expected.score)
+        wanted, actual = f"{expected.score:.3f}", _NOTHING if end.score is None else f"{end.score:.3f}"
         if not agrees and actual == wanted:
-            wanted, actual = str(expected.score), str(score.score)
+            wanted, actual = str(expected.score), str(end.score)
         rows.append(Row("score", wanted, actual, "" if agrees else f"score {actual} instead of {wanted}"))
     for name in expected.terms or ():
         deviation = "" if name in occurring else f"no term {name} that changes the score"
         rows.append(Row(f"term {name}", "changes the score", "does" if name in occurring else "does not", deviation))
     # such an answer meets no rule, so that it shows nothing about any
-    for term in score.terms:
+    for term in end.terms:
         if term.name in UNREAD.intersection(occurring).difference(expected.terms or ()):
             deviation = f"the answer can't be read, and terms does not name {term.name}: {term.detail}"
             rows.append(Row("answer", "can be read", term.name, deviation))
@@ -384,7 +378,7 @@ def compare(expected: ControlExpected, end: ControlEnd) -> list[Row]:
 def deviation_text(rows: Sequence[Row], end: ControlEnd) -> str:
     """Return in one line what deviates, with the reason where there was no score; empty if nothing does."""
     text = "; ".join(row.deviation for row in rows if row.deviation)
-    reason = ": ".join(filter(None, (end.score.kind, end.score.message)))
+    reason = ": ".join(filter(None, (end.kind, end.message)))
     return f"{text} ({reason})" if text and reason else text
 
 

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import json
 import os
-from contextlib import suppress
 from copy import deepcopy
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
@@ -16,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from pydantic_core import from_json
 
-from pytest_packbench.cases.files import find_case, format_location, is_unread, load_case
+from pytest_packbench.cases.files import CaseLocation, find_case, format_location, is_unread
 from pytest_packbench.engine.attempt import Failure, attempt, settle_stored, user_frames
 from pytest_packbench.engine.external_io import TargetError
 from pytest_packbench.engine.result_builder import (
@@ -26,9 +25,10 @@ from pytest_packbench.engine.result_builder import (
     carried_over_trial,
     error_trial,
     not_run_trial,
+    read_case_ref,
     redacted_trial,
 )
-from pytest_packbench.model.errors import CaseError, describe_error
+from pytest_packbench.model.errors import describe_error
 from pytest_packbench.model.record import EvalRecord
 from pytest_packbench.model.result import Result, result_sent
 from pytest_packbench.model.run import TEST_TARGET_PREFIX
@@ -53,6 +53,7 @@ if TYPE_CHECKING:
     from pytest_packbench.model.pack import Comparison, Pack
     from pytest_packbench.model.suite import Suite
     from pytest_packbench.pytest_plugin.collection import Collector
+    from pytest_packbench.pytest_plugin.suites import SessionSuites
     from pytest_packbench.runs.journal import Entry
 
 
@@ -284,8 +285,7 @@ class CaseRun(ItemRun):
             pack=self.pack,
             case_id=self.name,
             nodeid=self.nodeid,
-            file=_record_file(self.suite, self.path, self.file, self.line),
-            folder=self.path.parent.name,
+            file=record_file(self.suite, self.path, self.file, self.line),
             loaded=self.loaded,
         )
 
@@ -348,9 +348,7 @@ class CaseRun(ItemRun):
         resumed = self.item.config.stash.get(RESUMED, None)
         if resumed is None or self.problem or self.loaded is None:
             return {}
-        kept = sorted(resumed.kept(self.suite, self.name).items())
-        # answers to a changed case are not used
-        return {trial: entry for trial, entry in kept if entry.case.case_sha256 == self.loaded.sha256}
+        return dict(sorted(resumed.kept(self.suite, self.name, self.loaded.sha256).items()))
 
     def call_record_hooks(self, case_ref: CaseRef, trial: Trial) -> Trial:
         """Call `pytest_packbench_record` with a trial's record; the trial is an error if a hook raises."""
@@ -533,8 +531,7 @@ def encode_report(report: pytest.TestReport) -> None:
     """Encode a report's results for xdist: as ASCII, because it can't send lone surrogates of answers."""
     results = getattr(report, RESULTS_ATTRIBUTE, None)
     if results is not None:
-        # what a control came to is a tuple
-        lines = [result.as_json() if isinstance(result, Result) else result for result in results]
+        lines = [result.as_json() if isinstance(result, Result) else result.line("") for result in results]
         setattr(report, RESULTS_ATTRIBUTE, json.dumps(lines))
 
 
@@ -555,11 +552,11 @@ def decode_report(report: pytest.TestReport) -> None:
 
 
 def _result_sent(line: Any) -> Any:
-    if isinstance(line, dict):
+    if "control" not in line:
         return result_sent(line)
     from pytest_packbench.model.control import ControlResult
 
-    return ControlResult(*line)
+    return ControlResult.from_line(line)
 
 
 def kept_trial(config: pytest.Config, case_ref: CaseRef, made: AttemptState, context: SuiteContext) -> Trial:
@@ -569,29 +566,19 @@ def kept_trial(config: pytest.Config, case_ref: CaseRef, made: AttemptState, con
     return trial
 
 
-def _record_file(suite: Suite, path: Path, file: str, line: int) -> str:
+def record_file(suite: Suite, path: Path, file: str, line: int) -> str:
     """Return the location of a case for records; the arguments are as in `CaseRun`."""
     # a bundled suite is named without this machine's folders
     location = f"bundled:{suite.record_name}/{path.relative_to(suite.path).as_posix()}" if suite.bundled else file
     return format_location(location, line)
 
 
-def uncollected_case_ref(suite: Suite, pack: Pack, path: Path, *, file: str, name: str, nodeid: str) -> CaseRef:
+def uncollected_case_ref(contexts: SessionSuites, suite: Suite, nodeid: str, *, file: str, name: str) -> CaseRef:
     """Return the identity and location of a case that this process has not collected; the case is read for it."""
-    case = find_case(str(path), name)
-    loaded = None
-    if case is not None:
-        with suppress(CaseError):
-            loaded = load_case(case, pack.case_model, file=file, pack=pack.name)
-    return CaseRef(
-        suite=suite,
-        pack=pack,
-        case_id=name,
-        nodeid=nodeid,
-        file=_record_file(suite, path, file, case.line if case is not None else 0),
-        folder=path.parent.name,
-        loaded=loaded,
-    )
+    path = rootdir_of(contexts.config) / file
+    location = find_case(str(path), name) or CaseLocation(str(path), name)
+    file = record_file(suite, path, file, 0)
+    return read_case_ref(suite, contexts.pack_of(suite), location, file=file, nodeid=nodeid)
 
 
 def _reaches_threshold(result: Result) -> bool:

@@ -203,7 +203,7 @@ class CaseFolder(Folder):
             else:
                 yield from self.found_at(path, is_folder=is_folder)
 
-    def _nodes(self, file: CaseFile | None) -> Iterable[pytest.Item | pytest.Collector]:
+    def _nodes(self, file: pytest.Collector | None) -> Iterable[pytest.Item | pytest.Collector]:
         """Return a file's item directly: pytest would report on each file, which takes longer than reading it."""
         if file is None:
             return ()
@@ -278,12 +278,11 @@ class Collector:
         self._suites = [(str(suite.cases_path) + os.sep, suite) for suite in suites]
         self._folders_of_suites = [(str(suite.path) + os.sep, suite) for suite in suites]
         self._root = str(rootdir_of(contexts.config)) + os.sep
-        # of suites with controls: their folder, which may be a file by mistake, and the one above it
+        # their folders, one of which may be a file by mistake
         self._controls = {
-            path: suite
+            suite.controls_path: suite
             for suite in suites
             if contexts.settings.mode == FIXTURE and os.path.lexists(suite.controls_path)
-            for path in (suite.controls_path, suite.controls_path.parent)
         }
         self._folders: set[str] = set()
         self.collected: dict[str, int] = dict.fromkeys(contexts.suites, 0)
@@ -308,11 +307,8 @@ class Collector:
         """Collect the folders of cases of the requested suites, and those of their controls."""
         if (suite := self._controls.get(path)) is not None:
             # most suites have none
-            from pytest_packbench.pytest_plugin.controls import ControlFolder, FixturesFolder
+            from pytest_packbench.pytest_plugin.controls import ControlFolder
 
-            if path != suite.controls_path:
-                fixtures: pytest.Directory = FixturesFolder.from_parent(parent, path=path, collector=self)
-                return fixtures
             controls: pytest.Directory = ControlFolder.from_parent(
                 parent, path=path, collector=self, suite=suite, contexts=self._contexts
             )
@@ -327,12 +323,14 @@ class Collector:
         folder: CaseFolder = CaseFolder.from_parent(parent, path=path, collector=self, **names)
         return folder
 
-    def pytest_collect_file(self, file_path: Path, parent: pytest.Collector) -> CaseFile | None:
+    def pytest_collect_file(self, file_path: Path, parent: pytest.Collector) -> pytest.Collector | None:
         """Collect the case files of the requested suites that are in the shard, and their stray files."""
         text = str(file_path)
         suite = _suite_at(text, self._suites) if _is_case(file_path.name) else None
         if suite is not None:
             return self._file(file_path, text, parent, suite)
+        if file_path in self._controls:
+            return self.pytest_collect_directory(file_path, parent)
         suite = _suite_at(text, self._folders_of_suites)
         if suite is None or not is_stray(suite, text):
             return None

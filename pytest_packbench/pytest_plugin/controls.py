@@ -5,7 +5,6 @@ In fixture mode only. What a control came to travels on the report of its item t
 
 from __future__ import annotations
 
-import json
 import os
 import time
 from dataclasses import dataclass
@@ -14,16 +13,15 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from pytest_packbench.cases.files import SUFFIXES, CaseIndex, iter_cases, load_case
+from pytest_packbench.cases.files import CaseIndex, iter_cases, load_case
 from pytest_packbench.cases.recordings import case_of_control, escaped_name, find_controls, load_control
 from pytest_packbench.engine.controls import end_of_control
 from pytest_packbench.engine.external_io import TargetError
-from pytest_packbench.model.control import ControlResult, compare, deviation_text
+from pytest_packbench.model.control import ControlResult
 from pytest_packbench.model.errors import CaseError, ControlError, Problem, describe_error
 from pytest_packbench.model.pack import names_checks
 from pytest_packbench.model.result import format_timestamp
-from pytest_packbench.model.suite import CONTROLS
-from pytest_packbench.pytest_plugin.case_run import CaseBroken, CaseFailure, CaseItem, Folder, ItemRun
+from pytest_packbench.pytest_plugin.case_run import CaseBroken, CaseFailure, CaseItem, Folder, ItemRun, record_file
 from pytest_packbench.pytest_plugin.explain import RERUN, path_argument
 from pytest_packbench.reports.terminal import control_text, printable
 
@@ -33,7 +31,7 @@ if TYPE_CHECKING:
     from pytest_packbench.cases.files import CaseLocation
     from pytest_packbench.engine.contexts import SuiteContext, SuiteContexts
     from pytest_packbench.model.case import LoadedCase
-    from pytest_packbench.model.control import Control, Outcome, Row
+    from pytest_packbench.model.control import Control
     from pytest_packbench.model.suite import Suite
 
 
@@ -70,14 +68,14 @@ class ControlRun(ItemRun):
             CaseBroken: it can't be replayed.
         """
         if self.result is None:
-            result, rows = self._replay()
+            result = self._replay()
             # its file may quote a secret
             redact = self.folder.contexts.redactor.json
-            self.result = result = ControlResult(*redact(json.loads(json.dumps(result))))
+            self.result = result = ControlResult.from_line(redact(result.line("")))
             self.item.user_properties += (("suite", self.suite.name), ("kind", KIND), ("verdict", result.outcome))
             if result.outcome != "as_written":
                 path = escaped_name(path_argument(self.item.config, self.item.path, self.suite))
-                self.explanation = control_text(result, rows, f"{RERUN} pytest {path}::{self.item.name}")
+                self.explanation = control_text(result, f"{RERUN} pytest {path}::{self.item.name}")
         if self.result.outcome == "broken":
             raise CaseBroken(printable(self.result.message))
 
@@ -95,56 +93,44 @@ class ControlRun(ItemRun):
         is_decided = self.result is not None and (when == "call" or error is not None)
         return (self.result,) if is_decided else ()
 
-    def _replay(self) -> tuple[ControlResult, list[Row]]:
-        """Replay the control, and compare its end with what it expects. Never raises for what a file or a pack does.
-
-        Returns:
-            What it came to, and the rows of its table.
-        """
-        source = self.found.label(self.file)
+    def _replay(self) -> ControlResult:
+        """Replay the control, and compare its end with what it expects. Never raises for what a file or a pack does."""
+        source, folder = self.found.label(self.file), self.folder
         result = ControlResult(self.suite.name, self.found.name, self.nodeid, source, "broken")
-        rows: list[Row] = []
         try:
-            pack = self.folder.contexts.pack_of(self.suite)
+            pack = folder.contexts.pack_of(self.suite)
             control = load_control(self.found, file=self.file, names_checks=names_checks(pack))
-            written = control.expected.model_dump(mode="json", exclude_unset=True)
-            result = result._replace(case=control.case, description=control.description, expected=written)
-            loaded = self.folder.case_of(control, source)
-            end = end_of_control(self.folder.context_of(control, source), loaded, control, source=source)
+            result = result._replace(case=control.case, description=control.description, expected=control.expected)
+            loaded = folder.case_of(control, source)
+            end = end_of_control(folder.context_of(control, source), loaded, control, source=source)
+            result = result.ended(control.expected, end)
         except (ControlError, CaseError, TargetError) as error:
-            result = result._replace(message=" ".join(self.folder.contexts.redactor.text(str(error)).split()))
-        else:
-            rows = compare(control.expected, end)
-            deviation = deviation_text(rows, end)
-            outcome: Outcome = "deviates" if deviation else "as_written"
-            result = result._replace(outcome=outcome, actual=end.as_json(), message=deviation)
-        return result._replace(timestamp=format_timestamp(time.time_ns())), rows
+            result = result._replace(message=" ".join(folder.contexts.redactor.text(str(error)).split()))
+        return result._replace(timestamp=format_timestamp(time.time_ns()))
 
 
 class ControlFile(pytest.File):
     """A file of one control, or of one per line.
 
     Attributes:
-        folder: the folder of controls.
         found: those of its controls that are in the shard.
     """
 
-    def __init__(self, *, folder: ControlFolder, found: Sequence[CaseLocation], **kwargs: Any) -> None:
+    parent: ControlFolder
+
+    def __init__(self, *, found: Sequence[CaseLocation], **kwargs: Any) -> None:
         super().__init__(**kwargs)
-        self.folder = folder
         self.found = found
 
     @property
     def ihook(self) -> Any:
         """The hooks of the folder: the same conftest.py files apply to both."""
-        return self.folder.ihook
+        return self.parent.ihook
 
     def collect(self) -> Iterator[CaseItem]:
         """Yield an item for each control; one that can't be read is an error when it is set up."""
-        suite, file = self.folder.suite, self.nodeid
-        if suite.bundled:
-            # as in records, without this machine's folders
-            file = escaped_name(f"bundled:{suite.record_name}/{self.path.relative_to(suite.path).as_posix()}")
+        suite = self.parent.suite
+        file = record_file(suite, self.path, self.nodeid, 0)
         for found in self.found:
             item: CaseItem = CaseItem.from_parent(self, name=printable(found.name))
             item.packbench_run = ControlRun(
@@ -153,25 +139,11 @@ class ControlFile(pytest.File):
                 suite=suite,
                 file=file,
                 line=found.line,
-                folder=self.folder,
+                folder=self.parent,
                 found=found,
             )
             item.add_marker(pytest.mark.packbench(suite=suite.name, case_type="", difficulty="", tag="", kind=KIND))
             yield item
-
-
-class FixturesFolder(Folder):
-    """The folder of a suite's recordings, of which only the controls are collected: recordings are no tests."""
-
-    def collect(self) -> Iterator[pytest.Item | pytest.Collector]:
-        """Yield the folder of controls, and what other plugins find in the folder."""
-        for entry in self.entries():
-            # a file instead of the folder of controls is a broken control
-            is_folder = entry.is_dir() or entry.name == CONTROLS
-            path = self.path / entry.name
-            is_left_out = entry.name.startswith(".") or (not is_folder and entry.name.endswith(SUFFIXES))
-            if not is_left_out and not self.ihook.pytest_ignore_collect(collection_path=path, config=self.config):
-                yield from self.found_at(path, is_folder=is_folder)
 
 
 class ControlFolder(Folder):
@@ -233,8 +205,6 @@ class ControlFolder(Folder):
             if self.ihook.pytest_ignore_collect(collection_path=path, config=self.config):
                 continue
             name, nodeid = (printable(escaped_name(each)) for each in (path.name, self.collector.nodeid_of(text)))
-            file: ControlFile = ControlFile.from_parent(
-                self, path=path, name=name, nodeid=nodeid, folder=self, found=of_file
-            )
+            file: ControlFile = ControlFile.from_parent(self, path=path, name=name, nodeid=nodeid, found=of_file)
             # pytest looks for an argument that names a file among files
             yield from (file,) if self.collector.by_file or len(of_file) > 1 else file.collect()

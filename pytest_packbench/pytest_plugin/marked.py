@@ -81,11 +81,9 @@ def add_marked_tests(config: pytest.Config, tests: str, reports: Iterable[pytest
     if recorder is None:
         raise RuntimeError("a controller has a recorder")
     for suite, test in cases:
-        pack = recorder.contexts.pack_of(suite)
-        path = rootdir_of(config) / test["file"]
-        names = {"file": test["file"], "name": test["case_id"], "nodeid": test["nodeid"]}
-        case_ref = partial(uncollected_case_ref, suite, pack, path, **names)
-        recorder.select(suite.name, test["nodeid"], case_ref, test["target"])
+        nodeid, names = test["nodeid"], {"file": test["file"], "name": test["case_id"]}
+        case_ref = partial(uncollected_case_ref, recorder.contexts, suite, nodeid, **names)
+        recorder.select(suite.name, nodeid, case_ref, test["target"])
     # what is new has not seen them
     late = [getattr(config, "_json_report", None)] if is_first else []
     for report in reports:

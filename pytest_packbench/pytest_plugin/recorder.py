@@ -6,13 +6,13 @@ Only the controller, or the only process, has one; a worker of xdist runs cases 
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 import pytest
 
-from pytest_packbench.cases.recordings import count_controls
+from pytest_packbench.cases.recordings import count_controls, hide_prompts, source_texts
 from pytest_packbench.cases.suites import Project, case_counts
 from pytest_packbench.engine.conditions import guard_name
 from pytest_packbench.engine.recordings import discard_recording, recording_problem
@@ -38,7 +38,7 @@ from pytest_packbench.policy import compare_policy, open_base, policy_of
 from pytest_packbench.pytest_plugin.case_run import CaseRun, item_run, run_of, uncollected_case_ref
 from pytest_packbench.pytest_plugin.integrations import plugin_report
 from pytest_packbench.pytest_plugin.settings import find_named, hook_files, settings_of_policy
-from pytest_packbench.runs.folder import CONTROLS, DIFF, JOURNAL, NO_BASELINE, PAGE, REPORT, SUMMARY, StoredRunError
+from pytest_packbench.runs.folder import DIFF, JOURNAL, NO_BASELINE, PAGE, REPORT, SUMMARY
 from pytest_packbench.runs.journal import read_worker_journals
 from pytest_packbench.runs.metadata import SPENT, join_sorted, partial_reason, sum_spending, target_names
 from pytest_packbench.runs.writer import RunResults, RunWriter
@@ -50,6 +50,8 @@ if TYPE_CHECKING:
     from pytest_packbench.analysis.conclusion import Conclusion
     from pytest_packbench.model.control import ControlResult, ControlTally, Outcome
     from pytest_packbench.model.metric import Panel
+    from pytest_packbench.model.pack import Pack
+    from pytest_packbench.model.policy import PolicyOutcome
     from pytest_packbench.model.result import EndedAttempt
     from pytest_packbench.model.suite import Suite
     from pytest_packbench.policy import PolicyBase
@@ -59,52 +61,53 @@ if TYPE_CHECKING:
     from pytest_packbench.runs.journal import Entry
     from pytest_packbench.runs.stored import BaselineLookup
 
+_Value = TypeVar("_Value")
 _BASE_URLS = "OPENAI_BASE_URL, ANTHROPIC_BASE_URL, OLLAMA_HOST or GOOGLE_GEMINI_BASE_URL"
 
 
-@dataclass(slots=True, kw_only=True)
-class SuiteRun:
-    """The run of one suite in the session.
+class SuiteRun(RunResults):
+    """The run of one suite in the session: its results so far, with their journal, and what they came to at the end.
+
+    Args:
+        suite: the suite.
+        pack: its pack.
+        writer: as in `RunResults`, like the next one.
+        header: as there.
 
     Attributes:
-        suite: the suite.
-        results: the results so far, with their journal, and the problems of the suite as a whole.
+        suite: see above.
+        pack: see above.
         selected: the selected cases by node id; the function is called only for a case without a result.
+        crashed: the node ids of those at which a worker of xdist has ended.
         targets: the names of the marked tests that run its cases; empty for items of case files.
-        ordered: all results in the order of the files, at the end.
+        results: all results in the order of the files, at the end.
         has_recorded_nothing: whether a run that records kept the recording of no case.
         case_count: the number of cases of the suite, at the end.
         due_count: the number of them that the suite, or the shard, has to run.
         conclusion: gates and figures of the run, at the end.
         control_results: what the selected controls came to so far, by node id; at first, not run.
-        controls: what they came to, at the end; None if there are none.
-        control_note: why none was replayed, in a line; empty if that is not so.
+        controls: what they came to, at the end; None if there are none, or none is replayed in this mode.
     """
 
-    suite: Suite
-    results: RunResults
-    selected: dict[str, Callable[[], CaseRef]] = field(default_factory=dict)
-    targets: set[str] = field(default_factory=set)
-    ordered: Sequence[Result] = ()
-    has_recorded_nothing: bool = False
-    case_count: int = 0
-    due_count: int = 0
-    conclusion: Conclusion | None = None
-    control_results: dict[str, ControlResult] = field(default_factory=dict)
-    controls: ControlTally | None = None
-    control_note: str = ""
-
-    @property
-    def problems(self) -> list[str]:
-        """The problems of the suite as a whole, one line each."""
-        return self.results.problems
+    def __init__(self, suite: Suite, pack: Pack, writer: RunWriter, header: Callable[[], Run]) -> None:
+        super().__init__(writer, header)
+        self.suite = suite
+        self.pack = pack
+        self.selected: dict[str, Callable[[], CaseRef]] = {}
+        self.crashed: set[str] = set()
+        self.targets: set[str] = set()
+        self.results: Sequence[Result] = ()
+        self.has_recorded_nothing = False
+        self.case_count = self.due_count = 0
+        self.conclusion: Conclusion | None = None
+        self.control_results: dict[str, ControlResult] = {}
+        self.controls: ControlTally | None = None
 
     @property
     def failed(self) -> bool:
         """Whether the suite as a whole fails the session."""
         concluded = self.conclusion is not None and self.conclusion.failed
-        concluded = concluded or bool(self.controls and self.controls.wrong)
-        return bool(self.problems) or concluded or self.has_recorded_nothing
+        return bool(self.problems or concluded or (self.controls and self.controls.wrong) or self.has_recorded_nothing)
 
 
 class Recorder:
@@ -119,7 +122,7 @@ class Recorder:
         self._runs_by_nodeid: dict[str, SuiteRun] = {}
         self._spent: list[dict[str, Any]] = []
         self._late: dict[str, list[tuple[str, str]]] = {}
-        self._has_rejected = False
+        self._has_spoiled = False
         self.resumed = config.stash.get(RESUMED, None)
         self.base = self.resumed.base if self.resumed is not None else contexts.settings.output
         self._redact: Callable[[str], str] = contexts.redactor.json
@@ -141,8 +144,8 @@ class Recorder:
         """Add the run of a suite, if there is none."""
         if suite.name not in self.runs:
             resumed = self.resumed.prior.get(suite.name) if self.resumed is not None else None
-            writer = RunWriter(self.base, suite.name, self.run_id, prior=resumed)
-            self.runs[suite.name] = run = SuiteRun(suite=suite, results=RunResults(writer, lambda: self._head(run)))
+            writer, pack = RunWriter(self.base, suite.name, self.run_id, prior=resumed), self.contexts.pack_of(suite)
+            self.runs[suite.name] = run = SuiteRun(suite, pack, writer, lambda: self._head(run))
 
     def select(self, suite_name: str, nodeid: str, case_ref: Callable[[], CaseRef], target: str = "") -> None:
         """Add a selected case, once; with the name of the marked test that runs it."""
@@ -155,7 +158,11 @@ class Recorder:
         """Add a selected control, once; until it is replayed, it was not run."""
         run = self._runs_by_nodeid[nodeid] = self.runs[suite_name]
         if nodeid not in run.control_results:
-            run.control_results[nodeid] = _unreplayed(run, nodeid, "not_run", "not run")
+            # most suites have none
+            from pytest_packbench.model.control import ControlResult
+
+            file, _, name = nodeid.rpartition("::")
+            run.control_results[nodeid] = ControlResult(suite_name, name, nodeid, file, "not_run", message="not run")
 
     def reject(self, nodeids: Iterable[str], message: str) -> None:
         """Turn what a worker reported into errors, because it ran something else than this process has.
@@ -165,21 +172,25 @@ class Recorder:
             message: what differs, in one line.
         """
         text = self.contexts.redactor.text(message)
-        self._has_rejected = True
+        self._has_spoiled = True
         for reported in nodeids:
             nodeid = ungrouped(reported, self._runs_by_nodeid)
-            run = self._runs_by_nodeid.get(nodeid)
-            if run is None:
-                continue
-            if nodeid in run.control_results:
-                run.control_results[nodeid] = run.control_results[nodeid]._replace(outcome="broken", message=text)
-            elif nodeid in run.results.by_nodeid:
-                self._make_errors(run, nodeid, "worker_differs", text)
+            if nodeid in self._runs_by_nodeid:
+                self._spoil(self._runs_by_nodeid[nodeid], nodeid, "worker_differs", text)
 
-    def note_collected(self, counts: dict[str, int]) -> None:
-        """Add the number of cases by suite that a worker collected, before any was deselected."""
-        for name, count in counts.items():
-            self._collector.collected[name] = max(self._collector.collected.get(name, 0), count)
+    def note_worker(self, told: Mapping[str, Any]) -> None:
+        """Add what a worker tells at its end.
+
+        Args:
+            told: how many cases of each suite it collected before any was deselected, what it spent, and what the cases
+                of each suite left running and the offline guard refused: case id and message.
+        """
+        collected = self._collector.collected
+        for name, count in told.get("collected", {}).items():
+            collected[name] = max(collected.get(name, 0), count)
+        self._spent += [told["spent"]] if "spent" in told else []
+        for name, late in told.get("late", {}).items():
+            self._late.setdefault(name, []).extend(map(tuple, late))
 
     def pytest_collection_finish(self, session: pytest.Session) -> None:
         """Add the selected cases; under xdist they come from the workers."""
@@ -197,7 +208,7 @@ class Recorder:
         results = report.__dict__.pop(RESULTS_ATTRIBUTE, None)
         journaled = report.__dict__.pop(JOURNALED_ATTRIBUTE, False)
         if results and isinstance(results[0], Result):
-            self.runs[results[0].case.suite].results.add_case(results, journaled=journaled)
+            self.runs[results[0].case.suite].add_case(results, journaled=journaled)
             return
         if results:
             (control,) = results
@@ -207,92 +218,57 @@ class Recorder:
             return
         nodeid = ungrouped(report.nodeid, self._runs_by_nodeid)
         run = self._runs_by_nodeid.get(nodeid)
-        if run is not None and nodeid in run.control_results:
+        if run is None:
+            return
+        control = run.control_results.get(nodeid)
+        if control is not None:
             # it failed or was skipped outside of its own code
-            if report.failed or run.control_results[nodeid].outcome == "not_run":
+            if report.failed or control.outcome == "not_run":
                 outcome: Outcome = "broken" if report.failed else "not_run"
-                run.control_results[nodeid] = _unreplayed(run, nodeid, outcome, _first_line(report))
-            return
-        if run is None or nodeid in run.results.by_nodeid:
-            return
-        crashed = report.when not in {"setup", "call", "teardown"}
-        kind = "skipped_elsewhere" if report.skipped else "worker_crashed" if crashed else "setup_broken"
-        message = "the worker crashed while running this case" if crashed else _first_line(report)
-        case_ref = run.selected[nodeid]()
-        result = unscored_result(case_ref, "not_run" if report.skipped else "error", kind, message)
-        if crashed:
-            from pytest_packbench.runs.resume import fill_missing_trials
-
-            journaled = read_worker_journals(run.results.writer.folder).get(nodeid, {})
-            # scoring an answer may be what crashed the worker
-            scored = {trial: entry for trial, entry in journaled.items() if isinstance(entry, Result)}
-            finished = self._finished_trials(run, case_ref, scored)
-            run.results.add_case(fill_missing_trials(finished, result, self.contexts.settings.trials))
-        else:
-            run.results.add_case((result,))
+                run.control_results[nodeid] = control._replace(outcome=outcome, message=_first_line(report))
+        elif report.when not in {"setup", "call", "teardown"}:
+            run.crashed.add(nodeid)
+        elif nodeid not in run.by_nodeid:
+            case_ref, line = run.selected[nodeid](), _first_line(report)
+            if report.skipped:
+                result = unscored_result(case_ref, "not_run", "skipped_elsewhere", line)
+            else:
+                result = unscored_result(case_ref, "error", "setup_broken", line)
+            run.add_case((result,))
 
     def _conclude_controls(self, run: SuiteRun) -> None:
         """Count the controls of a suite; those that pytest did not report were not run."""
         settings = self.contexts.settings
         present = count_controls(run.suite.controls_path, settings.shard)
-        prior = run.results.writer.prior
-        if not present or not (run.selected or run.control_results or prior is not None):
-            return
-        if settings.mode != FIXTURE:
-            run.control_note = f"{pluralize(present, 'control')}: fixture mode only"
-            return
-        from pytest_packbench.model.control import tally_of
+        if present and settings.mode == FIXTURE and (run.selected or run.control_results):
+            from pytest_packbench.model.control import tally_of
 
-        results = list(run.control_results.values())
-        if prior is not None:
-            results += self._carried_controls(run, {result.control for result in results})
-        run.controls = tally_of(results, present)
+            run.controls = tally_of(run.control_results.values(), present)
 
-    def _carried_controls(self, run: SuiteRun, selected: set[str]) -> list[ControlResult]:
-        """Return the controls of earlier sessions of a resumed run that are not selected now, and still exist."""
-        from pytest_packbench.cases.recordings import find_controls
-        from pytest_packbench.runs.lines import read_controls
-
-        present = {found.name for found in find_controls(run.suite.controls_path)}
-        try:
-            earlier = read_controls(run.results.writer.folder / CONTROLS)
-        except (OSError, StoredRunError) as error:
-            run.problems.append(f"the controls of the resumed run can't be read: {error}")
-            return []
-        return [result for result in earlier if result.control in present - selected]
-
-    def _finished_trials(self, run: SuiteRun, case_ref: CaseRef, journaled: Mapping[int, Entry]) -> dict[int, Result]:
-        """Return the finished trials of a case by number: of a resumed run, workers' journals, and this process.
-
-        Attempts whose target had ended are scored.
-        """
-        kept = self.resumed.kept(run.suite, case_ref.case_id) if self.resumed is not None else {}
+    def _known_trials(self, run: SuiteRun, case_ref: CaseRef, journaled: Mapping[int, Entry]) -> dict[int, Result]:
+        """Return the known trials of a case by number: of a resumed run, workers' journals, and this process."""
+        resumed = self.resumed.kept(run.suite, case_ref.case_id, case_ref.sha256) if self.resumed is not None else {}
+        entries: dict[int, Entry] = {**resumed, **journaled, **run.unreported(case_ref.nodeid)}
         # answers to a changed case are not used
-        sha256 = case_ref.loaded.sha256 if case_ref.loaded is not None else None
-        unchanged = {
-            number: carried_over_trial(entry, case_ref).result if isinstance(entry, Result) else entry
-            for number, entry in kept.items()
-            if entry.case.case_sha256 == sha256
+        return {
+            number: self._scored(run, case_ref, entry)
+            for number, entry in entries.items()
+            if entry.case.case_sha256 in {None, case_ref.sha256}
         }
-        entries: dict[int, Entry] = {**unchanged, **journaled, **run.results.unreported(case_ref.nodeid)}
-        trials = {number: self._scored(run, case_ref, entry) for number, entry in entries.items()}
-        return {number: result for number, result in trials.items() if result is not None}
 
-    def _scored(self, run: SuiteRun, case_ref: CaseRef, entry: Entry) -> Result | None:
-        """Return the result of an entry; None if its answer belongs to another version of the case."""
+    def _scored(self, run: SuiteRun, case_ref: CaseRef, entry: Entry) -> Result:
+        """Return the result of an entry, at the place of the case today; an ended attempt is scored."""
         if isinstance(entry, Result):
-            return entry
-        if case_ref.loaded is None or case_ref.loaded.sha256 != entry.case.case_sha256:
-            return None
+            return carried_over_trial(entry, case_ref).result
         from pytest_packbench.engine.attempt import settle_stored
 
         context = self.contexts.context(run.suite)
-        attempt = settle_stored(context, case_ref.loaded, entry)
+        attempt = settle_stored(context, case_ref.readable, entry)
         return build_trial(case_ref, attempt, context, self.run_id).result
 
     def journal(self, result: Result) -> None:
         """Append a result to the journal before pytest reports its item."""
-        self.runs[result.case.suite].results.add_attempt(result)
+        self.runs[result.case.suite].add_attempt(result)
 
     def journal_ended(self, ended: EndedAttempt) -> bool:
         """Append an attempt whose target has ended to the journal, on any thread, so that a paid answer is never lost.
@@ -300,11 +276,11 @@ class Recorder:
         Returns:
             Whether it is on the disk.
         """
-        results = self.runs[ended.case.suite].results
-        if results.add_ended(ended):
+        run = self.runs[ended.case.suite]
+        if run.add_ended(ended):
             return True
-        if results.problems:
-            self.contexts.stop_unstored(results.problems[-1])
+        if run.problems:
+            self.contexts.stop_unstored(run.problems[-1])
         return False
 
     def check_resumed(self) -> None:
@@ -323,7 +299,7 @@ class Recorder:
         for run in self.runs.values():
             check_resumed(self.resumed, run.suite, self._head(run))
         for run in self.runs.values():
-            run.results.mark_journaled()
+            run.mark_journaled()
         self._spent += [spent] if spent is not None else []
 
     @pytest.hookimpl(tryfirst=True)
@@ -341,21 +317,21 @@ class Recorder:
         """
         mode = self.contexts.settings.mode
         for run in self.runs.values():
-            due = run.results.writer.prior is not None if resumed else bool(run.selected)
-            if due and not run.results.open_journal(checks_space=mode != "fixture") and mode != "fixture":
+            due = run.writer.prior is not None if resumed else bool(run.selected)
+            if due and not run.open_journal(checks_space=mode != "fixture") and mode != "fixture":
                 raise pytest.UsageError(f"{run.problems[0]}; no model was called")
             if due and mode == "record" and (problem := recording_problem(run.suite)):
                 raise pytest.UsageError(f"{problem}; no model was called")
 
     def _head(self, run: SuiteRun) -> Run:
-        return replace(self._metadata(run, [], self.started_ns), finished_at="", partial="")
+        return replace(self._metadata(run), finished_at="", partial="")
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)
     def pytest_sessionfinish(self, session: pytest.Session) -> Generator[None, object, object]:
         """Complete and write the run and apply its gates, before other plugins build their reports."""
         if self.config.option.collectonly or session.exitstatus == pytest.ExitCode.USAGE_ERROR:
             for run in self.runs.values():
-                run.results.writer.discard_journal()
+                run.writer.discard_journal()
             return (yield)
         prefetcher = self.config.stash.get(PREFETCHER, None)
         if prefetcher is not None:
@@ -364,17 +340,16 @@ class Recorder:
         self.contexts.close()
         for run in self.runs.values():
             try:
-                self._note_late(run, session)
                 self._finish(run, session)
             except (OSError, MemoryError, RecursionError) as error:
                 # a target has used up what the process may have: files, memory, levels of calls
-                run.results.writer.close_journal()
+                run.writer.close_journal()
                 run.problems.append(f"the run can't be concluded: {describe_error(error)}; {self._resumable(run)}")
         concluded = all(run.conclusion for run in self.runs.values())
         if session.exitstatus == pytest.ExitCode.NO_TESTS_COLLECTED and concluded:
             session.exitstatus = pytest.ExitCode.OK
         if session.exitstatus == pytest.ExitCode.OK and (
-            self._has_rejected or any(run.failed for run in self.runs.values())
+            self._has_spoiled or any(run.failed for run in self.runs.values())
         ):
             session.exitstatus = pytest.ExitCode.TESTS_FAILED
         result = yield
@@ -382,77 +357,89 @@ class Recorder:
             self._write_report(run, session)
         return result
 
-    def note_late(self, suite_name: str, late: Iterable[tuple[str, str]]) -> None:
-        """Add what the cases of a suite left running and the offline guard refused: case id and message."""
-        self._late.setdefault(suite_name, []).extend(late)
-
-    def _note_late(self, run: SuiteRun, session: pytest.Session) -> None:
+    def _note_late(self, run: SuiteRun) -> None:
         """Turn cases into errors whose threads or tasks were refused when their result was known already."""
-        self.note_late(run.suite.name, self.contexts.take_late(run.suite))
         # of several messages the first counts, as in an attempt
-        messages = dict(reversed(self._late.pop(run.suite.name, [])))
-        for nodeid, control in run.control_results.items():
-            message = messages.get(CONTROL_OWNER + control.control)
-            if message is not None:
-                run.control_results[nodeid] = control._replace(outcome="broken", message=message)
-                session.exitstatus = session.exitstatus or pytest.ExitCode.TESTS_FAILED
-        kind = "offline" if self.contexts.settings.mode == "fixture" else "unattributed"
-        for nodeid, trials in list(run.results.by_nodeid.items()):
-            message = messages.get(trials[0].case.case_id)
-            if message is None or all(result.score.verdict == "error" for result in trials):
-                continue
-            self._make_errors(run, nodeid, kind, message)
-            session.exitstatus = session.exitstatus or pytest.ExitCode.TESTS_FAILED
+        messages = dict(reversed([*self._late.get(run.suite.name, ()), *self.contexts.take_late(run.suite)]))
+        kind = "offline" if self.contexts.settings.mode == FIXTURE else "unattributed"
+        owners = {nodeid: CONTROL_OWNER + control.control for nodeid, control in run.control_results.items()}
+        for nodeid, trials in run.by_nodeid.items():
+            if not all(result.score.verdict in {"error", "not_run"} for result in trials):
+                owners[nodeid] = trials[0].case.case_id
+        for nodeid, owner in owners.items():
+            if owner in messages:
+                self._spoil(run, nodeid, kind, messages[owner])
 
-    def _make_errors(self, run: SuiteRun, nodeid: str, kind: str, message: str) -> None:
-        """Turn the results of a case into errors."""
+    def _spoil(self, run: SuiteRun, nodeid: str, kind: str, message: str) -> None:
+        """Turn the results of a case into errors, or break a control."""
+        self._has_spoiled = True
+        if nodeid in run.control_results:
+            run.control_results[nodeid] = run.control_results[nodeid]._replace(outcome="broken", message=message)
+        trials = run.by_nodeid.get(nodeid, ())
+        # what a worker has stored of a case before it crashed does not count either
+        if not trials and nodeid not in run.crashed:
+            return
         case_ref = run.selected[nodeid]()
         if self.contexts.settings.mode == "record":
             discard_recording(run.suite, case_ref.case_id, since=format_timestamp(self.started_ns))
+        attempts = [result.attempt for result in trials] or [Attempt()]
         now = format_timestamp(time.time_ns())
         errors = (
             unscored_result(
                 case_ref, "error", kind, message, Attempt(trial=each.trial, timestamp=now, duration_ms=each.duration_ms)
             )
-            for each in (result.attempt for result in run.results.by_nodeid[nodeid])
+            for each in attempts
         )
-        run.results.add_case(tuple(errors))
+        run.add_case(tuple(errors))
 
     def _finish(self, run: SuiteRun, session: pytest.Session) -> None:
-        settings = self.contexts.settings
+        settings, pack = self.contexts.settings, run.pack
         run.case_count, run.due_count = case_counts(run.suite, settings.shard)
+        self._complete(run, interrupted=session.exitstatus == pytest.ExitCode.INTERRUPTED)
+        self._note_late(run)
         self._conclude_controls(run)
         if not run.selected and not self._is_empty_shard(run, session):
             # controls alone can be replayed: they are no run of the suite
             if not run.control_results:
                 self._note_empty(run, session)
             return
-        self._add_missing_results(run, interrupted=session.exitstatus == pytest.ExitCode.INTERRUPTED)
         _release_cases(run.suite, session)
-        from pytest_packbench.analysis.conclusion import conclude
+        from pytest_packbench.analysis.conclusion import conclude, with_figures
 
         self._score_unselected(run)
-        run.selected |= {nodeid: partial(_unexpected_lookup, nodeid) for nodeid in run.results.carry_over()}
-        run.ordered = run.results.ordered()
-        writer = run.results.writer
-        metadata = replace(self._metadata(run, run.ordered, time.time_ns()), findings=self._findings(run))
-        run.conclusion = conclude(
+        run.carry_over()
+        run.results = run.ordered()
+        metadata = replace(self._metadata(run), findings=self._findings(run))
+        is_part = len(run.by_nodeid) < run.case_count
+        conclusion = conclude(
             metadata,
-            run.ordered,
+            run.results,
             run.suite.config,
-            self.contexts.pack_of(run.suite).depths,
+            pack.depths,
             self._earlier(run, metadata),
-            scope="shard" if settings.shard is not None else "part" if len(run.selected) < run.case_count else "whole",
+            scope="shard" if settings.shard is not None else "part" if is_part else "whole",
         )
-        run.conclusion = self._with_figures(run, run.conclusion)
-        run.conclusion = replace(run.conclusion, controls=run.controls, **self._policy(run))
-        writer.close_journal()
-        if not run.results.guard(partial(self._write, run, run.conclusion)):
+        add_figures = partial(with_figures, conclusion, pack, lambda: run.results)
+        conclusion = self._of_pack(run, "figures", add_figures, conclusion)
+        figures, paired = (
+            [figure.with_texts(self._redact) for figure in each]
+            for each in (conclusion.figures, conclusion.paired_figures)
+        )
+        run.conclusion = replace(
+            conclusion,
+            figures=figures,
+            paired_figures=paired,
+            controls=run.controls,
+            policy=self._policy(run, metadata),
+            stored_policy=self.contexts.redactor.json(policy_of(run.suite, pack, self.project)),
+        )
+        run.writer.close_journal()
+        if not run.guard(partial(self._write, run, run.conclusion)):
             run.problems.append(self._resumable(run))
 
     def _resumable(self, run: SuiteRun) -> str:
         """Say what to do about a run whose files can't be written; its journal has what could be."""
-        if not (run.results.writer.folder / JOURNAL).exists():
+        if not (run.writer.folder / JOURNAL).exists():
             return "correct that and run again: nothing of this run was kept"
         return f"what was stored is kept: correct that, then resume with --packbench-resume={self.run_id}"
 
@@ -465,81 +452,64 @@ class Recorder:
         return find_baseline(
             BaselineRequest(
                 name=settings.baseline,
-                folder=run.results.writer.folder,
+                folder=run.writer.folder,
                 run=metadata,
                 committed=run.suite.baseline_path,
                 optional=settings.baseline_optional,
                 fail_on=settings.fail_on,
-                models=models_of(run.ordered),
+                models=models_of(run.results),
             )
         )
 
-    def _policy(self, run: SuiteRun) -> dict[str, Any]:
-        """Return what the conclusion says about the acceptance policy, and what the report stores of it."""
-        suite, project = run.suite, self.project
-        pack = self.contexts.pack_of(suite)
-        try:
-            stored = self.contexts.redactor.json(policy_of(suite, pack, project))
-        except OSError as error:
-            run.problems.append(f"the acceptance policy can't be stored: {error}")
-            return {}
+    def _policy(self, run: SuiteRun, tested: Run) -> PolicyOutcome | None:
+        """Return in which points the acceptance policy differs from that of the base; None without a base."""
         if self.policy_base is None:
-            return {"stored_policy": stored}
-        skipped: list[PolicyChange] = []
-        if len(run.selected) < run.due_count:
-            selected = f"{len(run.selected)} of {run.due_count}"
-            skipped.append(PolicyChange("cases not selected", "arguments of this run", "selection", "all", selected))
-        controls = run.controls
-        if controls is not None and len(controls.results) < controls.present:
-            selected = f"{len(controls.results)} of {controls.present}"
-            skipped.append(PolicyChange("controls not selected", "arguments of this run", "controls", "all", selected))
-        tested = None if run.conclusion is None else run.conclusion.run
-        outcome = compare_policy(self.policy_base, suite, pack, project, skipped, tested)
-        return {"policy": outcome, "stored_policy": stored}
+            return None
+        selections = [("cases", "selection", len(run.by_nodeid), run.due_count)]
+        if run.controls is not None:
+            selections.append(("controls", "controls", len(run.controls.results), run.controls.present))
+        skipped = [
+            PolicyChange(f"{what} not selected", "arguments of this run", key, "all", f"{selected} of {due}")
+            for what, key, selected, due in selections
+            if selected < due
+        ]
+        return compare_policy(self.policy_base, run.suite, run.pack, self.project, skipped, tested)
 
     def _write(self, run: SuiteRun, conclusion: Conclusion) -> None:
-        from pytest_packbench.reports.page.case_data import root_link
+        from pytest_packbench.reports.page import page_html, page_of_run
+        from pytest_packbench.reports.page.case_data import CaseSources, root_link
         from pytest_packbench.reports.story import summary_markdown
 
-        writer, outcome = run.results.writer, conclusion.baseline
-        writer.write_results(run.ordered)
+        writer, outcome, root = run.writer, conclusion.baseline, rootdir_of(self.config)
+        writer.write_results(run.results)
         writer.write_controls(() if conclusion.controls is None else conclusion.controls.results)
-        place = self.place(run, root_link(rootdir_of(self.config), writer.folder))
+        place = self.place(run, root_link(root, writer.folder))
         writer.write_page(SUMMARY, summary_markdown(conclusion, place=place))
-        writer.write_page(PAGE, self._page(run, conclusion, place))
-        if outcome is not None and outcome.compared is not None:
-            from pytest_packbench.reports.diff import diff_markdown
-
-            writer.write_page(
-                DIFF, self._redact(diff_markdown(outcome.compared, outcome.met, figures=conclusion.paired_figures))
-            )
-
-    def _page(self, run: SuiteRun, conclusion: Conclusion, place: Place) -> str:
-        """Return the page of the run."""
-        from pytest_packbench.cases.recordings import hide_prompts, source_texts
-        from pytest_packbench.reports.page import page_html, page_of_run
-        from pytest_packbench.reports.page.case_data import CaseSources
-
-        pack = self.contexts.pack_of(run.suite)
-        texts = source_texts(run.suite, rootdir_of(self.config), is_checked=False)
+        pack, texts = run.pack, source_texts(run.suite, root, is_checked=False)
         sources = CaseSources(
             *hide_prompts(texts, pack, are_kept=self.contexts.settings.record_prompts),
-            redact=self.contexts.redactor.json,
+            redact=self._redact,
             place=place,
             can_accept=can_accept(pack, run.suite.config),
         )
-        folder, panels = run.results.writer.folder, self._panels(run, conclusion)
-        page = page_of_run(conclusion, lambda: run.ordered, sources, folder=folder, panels=panels)
-        return page_html([page], title=conclusion.run.suite, redact=self._redact)
+        no_panels: tuple[Panel, ...] = ()
+        panels = self._of_pack(run, "panels", lambda: panels_of(pack, run.results, conclusion.figures), no_panels)
+        page = page_of_run(conclusion, lambda: run.results, sources, folder=writer.folder, panels=panels)
+        writer.write_page(PAGE, page_html([page], title=run.suite.name, redact=self._redact))
+        if outcome is not None and outcome.compared is not None:
+            from pytest_packbench.reports.diff import diff_markdown
 
-    def _panels(self, run: SuiteRun, conclusion: Conclusion) -> tuple[Panel, ...]:
-        pack = self.contexts.pack_of(run.suite)
+            text = diff_markdown(outcome.compared, outcome.met, figures=conclusion.paired_figures)
+            writer.write_page(DIFF, self._redact(text))
+
+    def _of_pack(self, run: SuiteRun, method: str, call: Callable[[], _Value], default: _Value) -> _Value:
+        """Return what code of the suite's pack returns; where it raises, a default, with a problem of the run."""
         try:
-            return panels_of(pack, run.ordered, conclusion.figures)
+            return call()
         except Exception as error:  # noqa: BLE001 - packs are the user's code
-            problem = f"the pack {run.suite.config.pack} raised in panels: {type(error).__name__}: {error}"
+            problem = f"the pack {run.suite.config.pack} raised in {method}: {describe_error(error)}"
             run.problems.append(self.contexts.redactor.text(problem))
-            return ()
+            return default
 
     def place(self, run: SuiteRun, root: str | None) -> Place:
         """Return where a page of a run is read.
@@ -553,9 +523,9 @@ class Recorder:
 
         return Place(root, rerun_options(self.contexts, run.suite, is_marked=bool(run.targets)))
 
-    def _add_missing_results(self, run: SuiteRun, *, interrupted: bool) -> None:
-        """Add the results of cases that pytest did not report, because the session ended early: finished or not run."""
-        idle = [nodeid for nodeid in run.selected if nodeid not in run.results.by_nodeid]
+    def _complete(self, run: SuiteRun, *, interrupted: bool) -> None:
+        """Complete the cases that have no result of their own: with their known trials, and why the others are not."""
+        idle = [nodeid for nodeid in run.selected if nodeid not in run.by_nodeid]
         if not idle:
             return
         from pytest_packbench.runs.resume import fill_missing_trials
@@ -563,57 +533,41 @@ class Recorder:
         controller: Any = self.config.pluginmanager.get_plugin(CONTROLLER)
         if controller is not None:
             controller.end_workers()
-        journaled = read_worker_journals(run.results.writer.folder)
+        journaled = read_worker_journals(run.writer.folder)
         kind, how = ("interrupted", "interrupted") if interrupted else ("stopped", "stopped early")
         for nodeid in idle:
-            case_ref = run.selected[nodeid]()
-            unreached = unscored_result(case_ref, "not_run", kind, f"not run: the session was {how}")
-            finished = self._finished_trials(run, case_ref, journaled.get(nodeid, {}))
-            run.results.by_nodeid[nodeid] = fill_missing_trials(finished, unreached, self.contexts.settings.trials)
+            case_ref, entries = run.selected[nodeid](), journaled.get(nodeid, {})
+            if nodeid in run.crashed:
+                message = "the worker crashed while running this case"
+                missing = unscored_result(case_ref, "error", "worker_crashed", message)
+                # scoring an answer may be what crashed the worker
+                entries = {trial: entry for trial, entry in entries.items() if isinstance(entry, Result)}
+            else:
+                missing = unscored_result(case_ref, "not_run", kind, f"not run: the session was {how}")
+            known = self._known_trials(run, case_ref, entries)
+            run.by_nodeid[nodeid] = fill_missing_trials(known, missing, self.contexts.settings.trials)
 
     def _score_unselected(self, run: SuiteRun) -> None:
         """Score the ended attempts of a resumed run at cases that this session did not select."""
-        prior = run.results.writer.prior
-        reported = {trials[0].case.case_id for trials in run.results.by_nodeid.values()}
+        prior = run.writer.prior
+        reported = {trials[0].case.case_id for trials in run.by_nodeid.values()}
         for ended in prior.entries() if prior is not None else ():
-            if isinstance(ended, Result) or ended.case.case_id in reported:
+            if prior is None or isinstance(ended, Result) or ended.case.case_id in reported:
                 continue
             file, _, name = ended.case.nodeid.rpartition("::")
-            pack, path = self.contexts.pack_of(run.suite), rootdir_of(self.config) / file
-            case_ref = uncollected_case_ref(run.suite, pack, path, file=file, name=name, nodeid=ended.case.nodeid)
-            result = self._scored(run, case_ref, ended)
-            if prior is not None and result is not None:
-                prior.add(result)
+            case_ref = uncollected_case_ref(self.contexts, run.suite, ended.case.nodeid, file=file, name=name)
+            if case_ref.sha256 == ended.case.case_sha256:
+                prior.add(self._scored(run, case_ref, ended))
 
     def _findings(self, run: SuiteRun) -> tuple[str, ...]:
-        own = (*self._replaced(run), *self._unrecorded(run))
-        try:
-            ids = [result.case.test_id for result in run.ordered]
-            return (*own, *map(self._redact, self.contexts.pack_of(run.suite).remarks(run.suite.config, ids)))
-        except Exception as error:  # noqa: BLE001 - packs are the user's code
-            problem = f"the pack {run.suite.config.pack} raised in remarks: {type(error).__name__}: {error}"
-            run.problems.append(self.contexts.redactor.text(problem))
-            return own
-
-    def _with_figures(self, run: SuiteRun, conclusion: Conclusion) -> Conclusion:
-        """Return a conclusion with the figures of the pack, without secrets; without them if it raises."""
-        from pytest_packbench.analysis.conclusion import with_figures
-
-        try:
-            conclusion = with_figures(conclusion, self.contexts.pack_of(run.suite), lambda: run.ordered)
-        except Exception as error:  # noqa: BLE001 - packs are the user's code
-            problem = f"the pack {run.suite.config.pack} raised in figures: {type(error).__name__}: {error}"
-            run.problems.append(self.contexts.redactor.text(problem))
-            return conclusion
-        figures, paired = (
-            tuple(figure.with_texts(self._redact) for figure in each)
-            for each in (conclusion.figures, conclusion.paired_figures)
-        )
-        return replace(conclusion, figures=figures, paired_figures=paired)
+        ids = [result.case.test_id for result in run.results]
+        remarks = partial(run.pack.remarks, run.suite.config, ids)
+        said: Sequence[str] = self._of_pack(run, "remarks", lambda: [*map(self._redact, remarks())], [])
+        return (*self._replaced(run), *self._unrecorded(run), *said)
 
     def _replaced(self, run: SuiteRun) -> tuple[str, ...]:
         """Say how many answers of the resumed run were asked for again: the first ones may have been worse."""
-        prior = None if self.resumed is None else self.resumed.prior.get(run.suite.name)
+        prior = run.writer.prior
         if prior is None or not prior.replaced:
             return ()
         answers = pluralize(prior.replaced, "answer")
@@ -624,7 +578,7 @@ class Recorder:
         context = self.contexts.opened(run.suite)
         if self.contexts.settings.mode != "record" or context is None or not context.is_recorded:
             return ()
-        judged = [result for result in run.ordered if result.score.counted]
+        judged = [result for result in run.results if result.score.counted]
         missing = [result for result in judged if result.attempt.cassette_sha256 is None]
         if not missing:
             return ()
@@ -647,10 +601,6 @@ class Recorder:
             advice = "select at least one, or do not name the suite"
             run.problems.append(f'suite "{name}" is requested by name, but none of its cases is selected; {advice}')
 
-    def note_spent(self, spent: dict[str, Any]) -> None:
-        """Add what a worker spent."""
-        self._spent.append(spent)
-
     def _write_report(self, run: SuiteRun, session: pytest.Session) -> None:
         if run.conclusion is None or run.problems:
             return
@@ -658,19 +608,19 @@ class Recorder:
             from pytest_packbench.reports.document import run_document
 
             document = run_document(run.conclusion, self._redact(self.place(run, None).options))
-            run.results.writer.complete(document, plugin_report(self.config, session, run.selected))
+            run.writer.complete(document, plugin_report(self.config, session, run.by_nodeid))
         except (OSError, MemoryError, RecursionError) as error:
             session.exitstatus = session.exitstatus or pytest.ExitCode.TESTS_FAILED
-            path = run.results.writer.folder / REPORT
+            path = run.writer.folder / REPORT
             problem = f"packbench: {path}: {describe_error(error)}; {self._resumable(run)}"
             self.config.get_terminal_writer().line(problem, red=True)
 
-    def _metadata(self, run: SuiteRun, results: Sequence[Result], now: int) -> Run:
-        """Return the metadata of a suite's run with these results, at this time (UTC, nanoseconds since 1970)."""
+    def _metadata(self, run: SuiteRun) -> Run:
+        """Return the metadata of a suite's run with its results so far."""
         contexts, suite = self.contexts, run.suite
-        pack, context = contexts.pack_of(suite), contexts.opened(suite)
+        pack, context = run.pack, contexts.opened(suite)
         backend, model = (context.backend, context.model) if context is not None and context.backend else (None, None)
-        resumed = run.results.writer.prior
+        resumed = run.writer.prior
         started_at = resumed.run.started_at if resumed is not None and resumed.run is not None else ""
         return Run(
             run_id=self.run_id,
@@ -681,15 +631,15 @@ class Recorder:
             suite_sha256=suite.sha256,
             bundled=suite.bundled,
             mode=contexts.settings.mode,
-            target=target_names(results) or join_sorted(run.targets) or contexts.target_name(suite),
+            target=target_names(run.results) or join_sorted(run.targets) or contexts.target_name(suite),
             backend=backend,
             model=model,
             started_at=started_at or format_timestamp(self.started_ns),
-            finished_at=format_timestamp(now),
+            finished_at=format_timestamp(time.time_ns()),
             partial=partial_reason(
-                results,
+                run.results,
                 CAPS,
-                selected=len(run.selected),
+                selected=len(run.by_nodeid),
                 due=run.due_count,
                 present=run.case_count,
                 shard=contexts.settings.shard,
@@ -726,15 +676,6 @@ class Recorder:
         return values
 
 
-def _unreplayed(run: SuiteRun, nodeid: str, outcome: Outcome, message: str) -> ControlResult:
-    """Return what a control came to that was not replayed, or failed outside of its own code."""
-    # most suites have none
-    from pytest_packbench.model.control import ControlResult
-
-    file, _, name = nodeid.rpartition("::")
-    return ControlResult(run.suite.name, name, nodeid, file, outcome, message=message)
-
-
 def _release_cases(suite: Suite, session: pytest.Session) -> None:
     """Free the cases of a suite: reports need their results only, and memory peaks while they are written."""
     for item in session.items:
@@ -747,10 +688,6 @@ def _has_collected(session: pytest.Session) -> bool:
     """Whether the session ended after a complete collection."""
     codes = pytest.ExitCode
     return session.exitstatus in {codes.OK, codes.TESTS_FAILED, codes.NO_TESTS_COLLECTED}
-
-
-def _unexpected_lookup(nodeid: str) -> CaseRef:
-    raise RuntimeError(f"{nodeid} has a result: its location is not needed")
 
 
 def _first_line(report: pytest.TestReport) -> str:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import gc
 import os
 import signal
-import sys
 import threading
 from contextlib import nullcontext, suppress
 from functools import partial
@@ -15,7 +14,6 @@ import pytest
 
 from pytest_packbench.engine.offline import keep_process
 from pytest_packbench.engine.targets import TimeLimit, Watchdog
-from pytest_packbench.model.run import TEST_TARGET_PREFIX
 from pytest_packbench.plugin import (
     CONTEXTS,
     CONTROLLER,
@@ -38,8 +36,6 @@ from pytest_packbench.pytest_plugin.suites import open_suites
 from pytest_packbench.pytest_plugin.terminal import Progress, Terminal
 
 if TYPE_CHECKING:
-    from collections.abc import Generator
-
     from pytest_packbench.pytest_plugin.prefetch import Prefetcher
     from pytest_packbench.pytest_plugin.suites import SessionSuites
 
@@ -126,14 +122,6 @@ def _resume(config: pytest.Config, contexts: SessionSuites, *, collecting: bool)
 
     resumed = resumed_run(config, contexts)
     config.add_cleanup(resumed.release)
-    for suite, prior in resumed.prior.items():
-        # marked tests would be reported as a changed target
-        targets = prior.run.target.split(", ") if prior.run is not None else []
-        if any(target.startswith(TEST_TARGET_PREFIX) for target in targets) and not resumed.rerun_changed:
-            raise pytest.UsageError(
-                f'--packbench-resume: run {resumed.run_id} of suite "{suite}" has tests marked with packbench_cases, '
-                "which can't be resumed; start a new run"
-            )
     config.stash[RUN_ID], config.stash[RESUMED] = resumed.run_id, resumed
 
 
@@ -160,37 +148,8 @@ def _start_prefetcher(config: pytest.Config, contexts: SessionSuites) -> Prefetc
     return prefetcher
 
 
-_FULL_COLLECTION = 2
 # the default from Python 3.13 on
 _YOUNG_WHILE_RUNNING = 2_000
-
-
-class _FrozenObjects:
-    """The objects that garbage collection skips (`gc.freeze`); a process may have several sessions."""
-
-    def __init__(self) -> None:
-        self._is_frozen = False
-        self._is_ended = False
-
-    def freeze(self) -> None:
-        """Skip all objects that exist now."""
-        self._is_frozen = True
-        gc.freeze()
-
-    def end(self) -> None:
-        """Unfreeze at the next full collection; at once, the interpreter's last collection would take 8 % more CPU."""
-        self._is_ended = self._is_frozen
-        if self._is_ended and self._unfreeze not in gc.callbacks:
-            gc.callbacks.append(self._unfreeze)
-
-    def _unfreeze(self, phase: str, info: dict[str, Any]) -> None:
-        is_due = phase == "start" and info["generation"] == _FULL_COLLECTION and not sys.is_finalizing()
-        if self._is_ended and is_due:
-            self._is_ended = self._is_frozen = False
-            gc.unfreeze()
-
-
-_FROZEN_OBJECTS = _FrozenObjects()
 
 
 class GarbageCollection:
@@ -200,21 +159,19 @@ class GarbageCollection:
     """
 
     def pytest_configure(self, config: pytest.Config) -> None:
-        """Restore everything at the end of the session."""
-        config.add_cleanup(_FROZEN_OBJECTS.end)
+        """Return what an earlier session of the process froze: at its end, that would take 8 % more CPU."""
+        gc.unfreeze()
         collect_less_garbage(config)
 
-    @pytest.hookimpl(wrapper=True)
-    def pytest_runtestloop(self, session: pytest.Session) -> Generator[None, object, object]:
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_runtestloop(self, session: pytest.Session) -> None:
         """Freeze what was collected, if it is run, and collect garbage as Python 3.13 does."""
         if not session.config.option.collectonly:
-            _FROZEN_OBJECTS.freeze()
-        thresholds = session.config.stash.get(THRESHOLDS, None)
+            gc.freeze()
         # without, garbage collection is off, and stays so
-        if thresholds is not None:
-            young, old, full = thresholds
+        if THRESHOLDS in session.config.stash:
+            young, old, full = session.config.stash[THRESHOLDS]
             gc.set_threshold(max(young, _YOUNG_WHILE_RUNNING), old, full)
-        return (yield)
 
 
 class Termination:
@@ -267,14 +224,8 @@ class LastResort:
             config.add_cleanup(_stop_watching)
 
     @pytest.hookimpl(tryfirst=True)
-    def pytest_runtest_protocol(self, item: pytest.Item) -> None:
-        """Let other tests, and the fixtures of marked tests, take as long as they like."""
-        if file_run(item) is None:
-            Watchdog.cancel()
-
-    @pytest.hookimpl(tryfirst=True)
     def pytest_runtest_teardown(self, item: pytest.Item, nextitem: pytest.Item | None) -> None:
-        """Let the end of fixtures take as long as it likes: of marked tests, and of the session."""
+        """Let other tests take as long as they like, and the end of fixtures: of marked tests, and of the session."""
         if file_run(item) is None or nextitem is None or run_of(nextitem) is None:
             Watchdog.cancel()
 
@@ -287,12 +238,6 @@ class LastResort:
     def pytest_enter_pdb(self) -> None:
         """Start it again with the next case, likewise, and remove the time limit of this one."""
         TimeLimit.remove()
-        Watchdog.cancel()
-
-    @pytest.hookimpl(tryfirst=True)
-    def pytest_sessionfinish(self) -> None:
-        """Let the end of the session take as long as it likes."""
-        Watchdog.cancel()
 
 
 def _stop_watching() -> None:

@@ -180,7 +180,7 @@ class SessionSuites(SuiteContexts):
         resumed = self.config.stash.get(RESUMED, None)
         expected = self.expected_calls(
             case_refs,
-            lambda case_ref: len(resumed.kept(case_ref.suite, case_ref.case_id)) if resumed is not None else 0,
+            lambda ref: 0 if resumed is None else len(resumed.kept(ref.suite, ref.case_id, ref.sha256)),
         )
         return expected_text(expected, self.settings.mode)
 

@@ -135,8 +135,6 @@ class Terminal:
                 reporter.line(line)
         for line in control_lines(run.controls):
             reporter.line(line, red=bool(run.controls and run.controls.wrong))
-        if run.control_note:
-            reporter.line(run.control_note)
         if conclusion is not None:
             self._show_files(reporter, run, conclusion)
         for problem in run.problems:
@@ -148,7 +146,7 @@ class Terminal:
         from pytest_packbench.reports.terminal import recorded_text
 
         if conclusion.run.mode == "record":
-            reporter.line(recorded_text(run.ordered))
+            reporter.line(recorded_text(run.results))
         if conclusion.run.settings.get("spent"):
             reporter.line(spent_text(conclusion.run.settings["spent"]))
         if waiting := len(list(run.suite.pending_path("x").parent.glob("*.json"))):
@@ -158,7 +156,7 @@ class Terminal:
             options = [each for each in target_options(self._recorder.contexts, run.suite) if each[1]]
             shown = "".join(f" --option={shlex.quote(f'--packbench-{name}={value}')}" for name, value in options)
             reporter.line(f"{counted}: packbench accept {run.suite.name}{shown}")
-        folder = os.path.relpath(run.results.writer.folder, self._recorder.config.invocation_params.dir)
+        folder = os.path.relpath(run.writer.folder, self._recorder.config.invocation_params.dir)
         reporter.line(f"reports: {folder}")
 
 

@@ -188,8 +188,7 @@ class Controller:
             if path.is_relative_to(suite.controls_path):
                 recorder.select_control(suite.name, nodeid)
             elif path.is_relative_to(suite.path if is_stray else suite.cases_path):
-                pack = recorder.contexts.pack_of(suite)
-                case_ref = partial(uncollected_case_ref, suite, pack, path, file=file, name=name, nodeid=nodeid)
+                case_ref = partial(uncollected_case_ref, recorder.contexts, suite, nodeid, file=file, name=name)
                 recorder.select(suite.name, nodeid, case_ref)
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)
@@ -229,17 +228,13 @@ class Controller:
         from pytest_packbench.pytest_plugin.suites import REFUSED
 
         is_other = is_elsewhere(node.gateway.spec)
-        recorder.note_collected(told.get("collected", {}))
+        recorder.note_worker(told)
         if REFUSED in output:
             self._end(recorder, f"worker {name_of_worker(node)}: {output[REFUSED]}" if is_other else output[REFUSED])
         if error and is_other and node.gateway.id not in self._started:
             # xdist would start it again and again
             reason = str(error).strip().splitlines()[-1]
             self._end(recorder, f"worker {name_of_worker(node)} ended before it had collected its cases: {reason}")
-        if "spent" in told:
-            recorder.note_spent(told["spent"])
-        for suite_name, late in told.get("late", {}).items():
-            recorder.note_late(suite_name, map(tuple, late))
         if is_other and output:
             self._compare(recorder, node, told.get("same") or {})
 
@@ -247,7 +242,7 @@ class Controller:
         """End the session because of a worker."""
         message = recorder.contexts.redactor.text(message)
         # a usage error writes no report
-        if any(run.results.by_nodeid for run in recorder.runs.values()):
+        if any(run.by_nodeid for run in recorder.runs.values()):
             raise pytest.Session.Interrupted(message)
         raise pytest.UsageError(message)
 

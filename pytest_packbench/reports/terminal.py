@@ -20,7 +20,7 @@ from pytest_packbench.model.score import Term, describe_score
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from pytest_packbench.model.control import ControlResult, Row
+    from pytest_packbench.model.control import ControlResult
     from pytest_packbench.model.pack import Comparison
     from pytest_packbench.model.policy import PolicyOutcome
     from pytest_packbench.model.result import Result
@@ -249,17 +249,16 @@ def failure_text(head: Sequence[str], score: Score, rows: Iterable[Comparison], 
     return _explanation(head, compared, score.terms, [sum_of_terms], where)
 
 
-def control_text(result: ControlResult, rows: Iterable[Row], command: str) -> str:
+def control_text(result: ControlResult, command: str) -> str:
     """Explain a control that did not end as written, or can't be replayed.
 
     Args:
         result: what it came to.
-        rows: what was compared.
         command: the line with the command that replays it again.
     """
-    compared = [(row.what, row.expected, row.actual, "DEVIATES" if row.deviation else "") for row in rows]
+    compared = [(row.what, row.expected, row.actual, "DEVIATES" if row.deviation else "") for row in result.rows]
     message = f"the control did not end as written: {result.message}" if compared else result.message
-    terms = [Term(**term) for term in (result.actual or {}).get("terms") or ()] if compared else []
+    terms = () if result.actual is None else result.actual.terms
     about = [f"control: {result.file}", *([f"case:    {result.case}"] if result.case else [])]
     return _explanation(list(filter(None, (message, result.description))), compared, terms, [], [*about, command])
 

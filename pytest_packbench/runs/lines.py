@@ -395,4 +395,4 @@ def _control_line(line: bytes | str) -> tuple[Any, ControlResult]:
     data = _value(line)
     if not isinstance(data, dict):
         raise RecordError("expected an object")
-    return data.get("run_id"), ControlResult.from_line(data).compared_again()
+    return data.get("run_id"), ControlResult.from_line(data)

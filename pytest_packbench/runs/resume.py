@@ -167,12 +167,19 @@ class ResumedRun:
             problem = f'run {self.run_id} of suite "{suite}" can\'t be resumed: {"; ".join(changes)}; {_ADVICE}'
             raise ResumeError(problem)
 
-    def kept(self, suite: Suite, case_id: str) -> Mapping[int, Entry]:
-        """Return the attempts at a case that are not repeated; those that used another recording are discarded."""
+    def kept(self, suite: Suite, case_id: str, sha256: str | None) -> Mapping[int, Entry]:
+        """Return the attempts at a case that are not repeated.
+
+        Those at another version of the case than the one with this hash, or on another recording, are discarded.
+        """
         prior = self.prior.get(suite.name)
-        kept = prior.kept(case_id) if prior is not None else {}
+        if prior is None:
+            return {}
+        if prior.was_scored_differently(case_id, sha256):
+            prior.discard(case_id)
+        kept = prior.kept(case_id)
         used = {entry.attempt.cassette_sha256 for entry in kept.values()} - {None}
-        if prior is None or not used or self.recording_sha256 is None:
+        if not used or self.recording_sha256 is None:
             return kept
         now = self.recording_sha256(suite, case_id)
         for trial, entry in kept.items():
@@ -370,8 +377,9 @@ def fill_missing_trials(known: Mapping[int, Result], template: Result, trials: i
 
     Args:
         known: attempts that were made, by trial.
-        template: a result with the reason why a trial was not made; copied for each missing trial.
-        trials: how many trials are due, 1 or more; one where no attempt is known.
+        template: a result with the reason why a trial was not made; copied for each missing trial, and once where no
+            attempt is known.
+        trials: how many trials are due, 1 or more.
     """
     missing = [trial for trial in range(trials) if trial not in known]
     added = [

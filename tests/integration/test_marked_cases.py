@@ -287,7 +287,7 @@ def test_a_run_with_marked_tests_is_not_resumed(project: Project) -> None:
     project.run(*arguments).assert_outcomes(passed=1, errors=1)
     result = project.run(*arguments, "--packbench-resume=latest")
     assert result.ret == pytest.ExitCode.USAGE_ERROR
-    reason = "has tests marked with packbench_cases, which can't be resumed; start a new run"
+    reason = "can't be resumed: the target changed (from *test_own.py::test_*; *start a new run, or *"
     result.stderr.fnmatch_lines([f'ERROR: --packbench-resume: run 01* of suite "toy" {reason}'])
 
 

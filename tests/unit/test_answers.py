@@ -111,7 +111,6 @@ def test_an_ended_attempt_is_scored_after_a_kill_as_before(tmp_path: Path) -> No
             case_id="a",
             nodeid="a",
             file="a.json",
-            folder="plain",
             loaded=planned.loaded,
         )
         before = build_result(case_ref, finished, suite, "r")

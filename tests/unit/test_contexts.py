@@ -119,7 +119,7 @@ def test_as_many_calls_are_expected_as_recorded_else_one_per_attempt(tmp_path: P
     echo_suite.cassette_path("a").write_text(json.dumps(cassette))
     cases = [case("a"), case("b"), case("c"), case("d", {"skip": "broken"})]
     case_refs = [
-        CaseRef(suite=echo_suite, pack=EchoPack(), case_id=each.case.id, nodeid="", file="", folder="", loaded=each)
+        CaseRef(suite=echo_suite, pack=EchoPack(), case_id=each.case.id, nodeid="", file="", loaded=each)
         for each in cases
     ]
     attempts = {"a": 1, "b": 0, "c": 2, "d": 0}

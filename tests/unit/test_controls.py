@@ -25,7 +25,7 @@ from pytest_packbench.model.control import (
     tally_of,
 )
 from pytest_packbench.model.errors import ControlError
-from pytest_packbench.model.score import Score, Term
+from pytest_packbench.model.score import Term
 from pytest_packbench.packs.generic.pack import GenericPack
 from pytest_packbench.packs.tariff.pack import TariffPack
 from pytest_packbench.testing import case, write_suite
@@ -73,7 +73,7 @@ def test_a_control_that_could_not_fail_is_refused(
 def test_an_end_is_compared_with_what_is_written(expected: dict[str, Any], end: dict[str, Any], deviation: str) -> None:
     terms = [Term(name=name, effect=effect, value=value, detail="why") for name, effect, value in end.pop("terms", [])]
     decided_by = end.pop("decided_by", "")
-    ended = ControlEnd(Score(**end, terms=tuple(terms)), decided_by)
+    ended = ControlEnd(**end, terms=tuple(terms), decided_by=decided_by)
     assert deviation_text(compare(ControlExpected.model_validate(expected), ended), ended) == deviation
 
 
@@ -180,14 +180,14 @@ def test_of_two_controls_with_one_id_the_second_is_an_error(tmp_path: Path) -> N
 def test_of_a_control_in_two_runs_the_worse_end_counts() -> None:
     fine = ControlResult("s", "a", "n", "f", "as_written")
     with pytest.raises(ValueError, match="without both expected and actual"):
-        fine.compared_again()
-    with pytest.raises(ValueError, match="are not those of a control"):
-        fine._replace(
-            expected={"verdict": "failed", "score": 0.6}, actual={"verdict": "failed", "score": 10**400}
-        ).compared_again()
+        ControlResult.from_line(fine.line("r"))
+    ends: list[dict[str, Any]] = [{"verdict": "failed", "score": 10**400}, {"verdict": "failed", "scored": 1}, {}]
+    for actual in ends:
+        with pytest.raises(ValueError, match="/actual/"):
+            ControlResult.from_line({**fine.line("r"), "expected": {"verdict": "failed"}, "actual": actual})
     tally = tally_of([fine, fine._replace(outcome="deviates"), fine._replace(control="b", outcome="not_run")], 3)
     assert tally is not None
-    assert tally.text == "0 of 2 controls ended as written, 1 not run, 1 not selected"
+    assert tally.line() == "0 of 2 controls ended as written, 1 not run, 1 not selected"
     assert tally.as_json()["wrong"] == ["a"]
     assert tally_of([], 0) is None
     for change in ({"outcome": "fine"}, {"expected": 1}, {"case": None}):

@@ -40,7 +40,6 @@ def case_ref(shared: SuiteContext, job: Job) -> CaseRef:
         case_id=name,
         nodeid=f"{file}::{name}",
         file=file,
-        folder="plain",
         loaded=job.loaded,
     )
 

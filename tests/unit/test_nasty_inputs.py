@@ -235,7 +235,7 @@ def test_a_report_shows_what_can_be_read_and_names_what_cannot(
     (folder / "controls.jsonl").write_text("{}\n")
     for command, code in (["report"], 0), (["gate", "--root", "storage"], 1):
         assert main([*command, str(folder)]) == code
-        assert 'controls.jsonl:1: the key "suite" is missing' in capsys.readouterr().out
+        assert 'controls.jsonl:1: /suite: the key "suite" is missing' in capsys.readouterr().out
     report = json.loads((folder / "report.json").read_bytes())
     report["packbench"] = {"figures": ["x"], **report["packbench"]}
     (folder / "report.json").write_text(json.dumps(report))

@@ -46,12 +46,12 @@ def resumed(*entries: Any, recording: str | None = R1, live: bool = False, rerun
 
 def test_scored_and_ended_attempts_are_kept_and_others_repeated() -> None:
     known = resumed()
-    assert known.kept(TOY, "a") == {0: SCORED[0]}
-    assert known.kept(TOY, "b") == {1: SCORED[1]}
-    assert known.kept(TOY, "e") == {0: ENDED}
-    assert [dict(known.kept(TOY, name)) for name in ("c", "none")] == [{}, {}]
-    assert (known.kept(OTHER, "a"), known.kept(OTHER, "e")) == ({}, {})
-    assert [len(known.kept(TOY, name)) for name in "abceq"] == [1, 1, 0, 1, 1]
+    assert known.kept(TOY, "a", ONE) == {0: SCORED[0]}
+    assert known.kept(TOY, "b", ONE) == {1: SCORED[1]}
+    assert known.kept(TOY, "e", ONE) == {0: ENDED}
+    assert [dict(known.kept(TOY, name, ONE)) for name in ("c", "none")] == [{}, {}]
+    assert (known.kept(OTHER, "a", ONE), known.kept(OTHER, "e", ONE)) == ({}, {})
+    assert [len(known.kept(TOY, name, ONE)) for name in "abceq"] == [1, 1, 0, 1, 1]
     assert (
         known.header_line("toy") == "packbench: suite toy: resuming run 01RUN: 4 attempts kept, 1 unfinished to repeat"
     )
@@ -62,14 +62,14 @@ def test_scored_and_ended_attempts_are_kept_and_others_repeated() -> None:
 
 def test_an_attempt_on_another_recording_is_repeated_in_fixture_mode() -> None:
     known = resumed(recording="r2")
-    assert (known.kept(TOY, "a"), known.kept(TOY, "e")) == ({}, {})
+    assert (known.kept(TOY, "a", ONE), known.kept(TOY, "e", ONE)) == ({}, {})
     # the second time as well
-    assert known.kept(TOY, "a") == {}
+    assert known.kept(TOY, "a", ONE) == {}
     # it read no recording
-    assert known.kept(TOY, "b") == {1: SCORED[1]}
-    assert resumed(recording=None).kept(TOY, "a") == {}
+    assert known.kept(TOY, "b", ONE) == {1: SCORED[1]}
+    assert resumed(recording=None).kept(TOY, "a", ONE) == {}
     live = resumed(live=True)
-    assert (live.kept(TOY, "a"), live.kept(TOY, "e")) == ({0: SCORED[0]}, {0: ENDED})
+    assert (live.kept(TOY, "a", ONE), live.kept(TOY, "e", ONE)) == ({0: SCORED[0]}, {0: ENDED})
 
 
 CHANGES: dict[str, tuple[dict[str, Any], dict[str, Any], str]] = {

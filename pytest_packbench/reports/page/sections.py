@@ -288,9 +288,9 @@ def _controls(conclusion: Conclusion) -> Iterator[Block]:
     if tally is None:
         return
     if tally.wrong or tally.as_written:
-        yield _judgement(tally.text, failed=bool(tally.wrong))
+        yield _judgement(tally.line(), failed=bool(tally.wrong))
     else:
-        yield Text(f"{_capitalized(tally.text)}.", sign="\u2013 not run", color="plain")
+        yield Text(f"{_capitalized(tally.line())}.", sign="\u2013 not run", color="plain")
     yield Text("Controls are recordings of wrong answers, each with the end that it must have.", css="intro")
     yield wrong_controls(tally, _MAX_FLIPS)
 
