@@ -391,7 +391,7 @@ def _open(shown: Watched, path: Path, case_id: str, run: str = "") -> None:
 
 
 def test_a_case_of_several_runs_has_one_mark(browser: Browser, tmp_path: Path) -> None:
-    live = {"mode": "live", "target": "toy:answer", "finished_at": "2026-01-02T03:04:05.678Z"}
+    live: dict[str, Any] = {"mode": "live", "target": "toy:answer", "finished_at": "2026-01-02T03:04:05.678Z"}
     result = case_result("a", "failed", case_sha256="ab" * 32)
     path = projects.write_page(tmp_path / "page.html", *(blocks([result], **live, run_id=run) for run in ("R1", "R2")))
     with opened(browser, path) as shown:
