@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from pytest_packbench.reports.page.case_data import NO_SOURCES
 from tests.browser import projects
 from tests.browser.browsing import AXE, NARROW, WIDE, opened
 from tests.unit.run_builders import case_result
@@ -393,7 +394,9 @@ def _open(shown: Watched, path: Path, case_id: str, run: str = "") -> None:
 def test_a_case_of_several_runs_has_one_mark(browser: Browser, tmp_path: Path) -> None:
     live: dict[str, Any] = {"mode": "live", "target": "toy:answer", "finished_at": "2026-01-02T03:04:05.678Z"}
     result = case_result("a", "failed", case_sha256="ab" * 32)
-    path = projects.write_page(tmp_path / "page.html", *(blocks([result], **live, run_id=run) for run in ("R1", "R2")))
+    path = projects.write_page(
+        tmp_path / "page.html", *(blocks([result], NO_SOURCES, **live, run_id=run) for run in ("R1", "R2"))
+    )
     with opened(browser, path) as shown:
         shown.page.locator("#case-table td.col-run").first.wait_for()
         assert _texts(shown, "#case-table td.col-run") == ["live toy:answer 2026-01-02 03:04:05"] * 2

@@ -190,13 +190,8 @@ def test_digests_are_left_out_of_recordings_only() -> None:
 
 
 def test_runs_are_told_apart() -> None:
-    live: dict[str, Any] = {
-        "mode": "live",
-        "target": "toy:answer",
-        "pack": "generic",
-        "finished_at": "2026-01-02T03:04:05.678Z",
-    }
-    table = json.loads(unpacked(blocks([case_result("a")], **live))["rows"])
+    live = {"mode": "live", "target": "toy:answer", "pack": "generic", "finished_at": "2026-01-02T03:04:05.678Z"}
+    table = json.loads(unpacked(blocks([case_result("a")], NO_SOURCES, **live))["rows"])
     assert (table["pack"], table["label"]) == ("generic", "live toy:answer 2026-01-02 03:04:05")
 
 
