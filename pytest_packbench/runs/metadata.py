@@ -67,16 +67,10 @@ def join_sorted(names: Iterable[str]) -> str:
 def recorded_spending(run: Run) -> dict[str, Any] | None:
     """Return what a stored run spent; None if it is missing or malformed."""
     spent = run.settings.get(SPENT)
-    if not isinstance(spent, dict):
+    if not isinstance(spent, dict) or not spent.keys() >= {*_COUNTS, "cost", "currency"}:
         return None
-    counts = [spent.get(name, "") for name in _COUNTS] + [spent.get("cached", 0), spent.get("unmetered", 0)]
-    cost = spent.get("cost", "")
-    is_cost = cost is None or (isinstance(cost, int | float) and not isinstance(cost, bool))
-    is_valid = (
-        all(count is None or type(count) is int for count in counts)
-        and is_cost
-        and isinstance(spent.get("currency"), str)
-    )
+    numbers = [value for name, value in spent.items() if name != "currency"]
+    is_valid = isinstance(spent["currency"], str) and all(isinstance(each, int | float | None) for each in numbers)
     return spent if is_valid else None
 
 
@@ -93,6 +87,6 @@ def sum_spending(spent: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     total["cost"] = None if None in costs or len(currencies) > 1 else sum(costs)
     total["currency"] = currencies.pop() if len(currencies) == 1 else None
     for name in ("cached", "unmetered"):
-        count = sum(each.get(name, 0) for each in spent)
+        count = sum(each.get(name) or 0 for each in spent)
         total |= {name: count} if count else {}
     return total
