@@ -265,7 +265,7 @@ def _locate(requested: str, output: Path, suites: Collection[str], relative_to: 
         output = Path(*folder.parts[: -len(Path(suite).parts) - 1])
         if output / suite == folder.parent and is_run_id(folder.name):
             return output, folder.name
-    raise ResumeError(f"{folder} is no run of {_suite_list(suites)}; expected {_EXPECTED}")
+    raise ResumeError(f'"{requested}" is no run of {_suite_list(suites)}; expected {_EXPECTED}')
 
 
 def _last_resumable(output: Path, suites: Collection[str]) -> str:
