@@ -117,7 +117,7 @@ class EarlierRun(NamedTuple):
         return self._replace(results=(), cases={case.case.test_id: case for case in folded})
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class _Overall:
     n: Count
     passed: Count
@@ -125,13 +125,13 @@ class _Overall:
     interval: tuple[float, float] | None
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class _Totals:
     selected: Count
     verdicts: dict[Verdict, Count]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class _Stated:
     """What is read of a report besides its cases and its metadata."""
 

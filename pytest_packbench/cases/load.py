@@ -40,6 +40,7 @@ from pytest_packbench.model.strict_json import (
     RepeatedKeyError,
     has_control_characters,
     parse_strict,
+    position_of,
 )
 from pytest_packbench.model.suite import CONFIG_NAME, CONTROLS, FIXTURES, PENDING, Suite, SuiteConfig
 
@@ -113,7 +114,8 @@ def parse_json(raw: bytes, limit: Limit = CASE) -> Any:
     except RecursionError:
         raise JsonError("nested too deeply", "expected a JSON object of a few levels") from None
     except NumberError as error:
-        raise JsonError(str(error), FINITE) from None
+        line, column = position_of(error.token, raw)
+        raise JsonError(f"line {line} column {column}: {error}", FINITE) from None
     return data
 
 

@@ -61,6 +61,14 @@ class RepeatedKeyError(ValueError):
         self.key = key
 
 
+def position_of(token: str, raw: bytes) -> tuple[int, int]:
+    """Return line and column of the first number or word of a JSON text that begins with a token; else of its start."""
+    # outside of strings, whose digits are no number
+    tokens = re.finditer(rb'"(?:[^"\\]++|\\.)*+"|[^\s,:\[\]{}"]++', raw, re.DOTALL)
+    start = next((found.start() for found in tokens if found[0].startswith(token.encode())), 0)
+    return raw.count(b"\n", 0, start) + 1, start - raw.rfind(b"\n", 0, start)
+
+
 def parse_strict(text: str) -> Any:
     """Parse JSON as every reader of JSON does: without a key twice, and without numbers too large for a double.
 

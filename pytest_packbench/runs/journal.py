@@ -17,11 +17,11 @@ from pydantic import ValidationError
 
 from pytest_packbench.files import LIMITS, format_size, lines_of, open_regular, replace_atomic
 from pytest_packbench.model.errors import first_problem
+from pytest_packbench.model.record import RecordError
 from pytest_packbench.model.result import EndedAttempt, Result, adapter, ended_from, ended_line, result_from
 from pytest_packbench.model.run import Run
-from pytest_packbench.model.strict_json import parse_strict
 from pytest_packbench.runs.folder import WORKER_JOURNALS
-from pytest_packbench.runs.lines import finite_line
+from pytest_packbench.runs.lines import finite_line, line_value
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -295,9 +295,9 @@ def _parse_line(line: bytes) -> Run | Entry:
         JournalError: the line is neither.
     """
     try:
-        data = parse_strict(line.decode("utf-8"))
-    except (ValueError, RecursionError) as error:
-        raise JournalError(f"not a result: {type(error).__name__}: {' '.join(str(error).split())}") from None
+        data = line_value(line)
+    except RecordError as error:
+        raise JournalError(str(error)) from None
     if not isinstance(data, dict):
         raise JournalError("not a result: expected an object")
     is_header, version = HEADER_KEY in data, data.get(HEADER_KEY)

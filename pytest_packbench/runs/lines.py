@@ -305,7 +305,12 @@ def _checked(kind: Any, data: Any) -> Any:
         raise RecordError(str(first_problem(error, data))) from None
 
 
-def _value(line: bytes | str) -> Any:
+def line_value(line: bytes | str) -> Any:
+    """Return the value of a line of JSON.
+
+    Raises:
+        RecordError: it is not UTF-8, not JSON, or has a key twice.
+    """
     try:
         return parse_strict(line if isinstance(line, str) else line.decode("utf-8"))
     except UnicodeDecodeError as error:
@@ -380,19 +385,19 @@ def _strict_record(line: bytes | str) -> EvalRecord:
 
 
 def _error_line(line: bytes | str) -> ErrorLine:
-    error: ErrorLine = _checked(ErrorLine, _value(line))
+    error: ErrorLine = _checked(ErrorLine, line_value(line))
     return error
 
 
 def _payload_line(line: bytes | str) -> _PayloadLine:
-    payload: _PayloadLine = _checked(_PayloadLine, _value(line))
+    payload: _PayloadLine = _checked(_PayloadLine, line_value(line))
     return payload
 
 
 def _control_line(line: bytes | str) -> tuple[Any, ControlResult]:
     from pytest_packbench.model.control import ControlResult
 
-    data = _value(line)
+    data = line_value(line)
     if not isinstance(data, dict):
         raise RecordError("expected an object")
     return data.get("run_id"), ControlResult.from_line(data)

@@ -28,6 +28,7 @@ from pytest_packbench.model.strict_json import (
     NUMBERS,
     NumberError,
     parse_strict,
+    position_of,
     printable,
     without_duplicates,
 )
@@ -248,7 +249,8 @@ def _parsed(raw: bytes, path: Path, what: str, advice: str, parse: Callable[[str
     except RecursionError:
         raise StoredRunError(f"{path}: not {what}: nested too deeply; {advice}") from None
     except NumberError as error:
-        raise StoredRunError(f"{path}: {error}; {advice}") from None
+        line, column = position_of(error.token, raw)
+        raise StoredRunError(f"{path}: line {line} column {column}: {error}; {advice}") from None
     except ValueError as error:
         raise StoredRunError(f"{path}: not {what}: {error}; {advice}") from None
 

@@ -36,7 +36,7 @@ YAML = {
     "a: " + "[" * 5000: "nested deeper than 100; remove levels",
     "\n".join(f"k{n}: 1" for n in range(20_000)) + "\nk7: 2": 'line 20001: duplicate key "k7"; keep one',
     "? !!binary aGk=\n: 1\npack: 5": "/pack: unknown pack 5; expected one of generic",
-    'pack: generic\n"\\uD800": 1\n': r'got "\ud800"; expected a string of valid Unicode',
+    'pack: generic\n"\\uD800": 1\n': r'got the key "\ud800"; expected a string of valid Unicode',
     'pack: generic\n"\\e[31m": 1\n': r'unknown key "\x1b[31m"',
 }
 

@@ -17,7 +17,7 @@ from pytest_packbench.cases.load import JsonError, check_size, parse_json
 from pytest_packbench.files import LIMITS, read_regular
 from pytest_packbench.model.case import ListOf, StrictModel, Text
 from pytest_packbench.model.errors import format_value, validation_problems
-from pytest_packbench.model.strict_json import NUMBERS, NumberError
+from pytest_packbench.model.strict_json import NUMBERS, NumberError, position_of
 from pytest_packbench.packs.agent_safety.injecagent.react import SENDING_TOOL
 from pytest_packbench.packs.agent_safety.model import as_word
 
@@ -177,7 +177,7 @@ def _file(path: Path, kind: Kind, setting: Setting) -> InjecAgentFile:
     except JsonError as error:
         problem = str(error)
     except NumberError as error:
-        problem = f"{error}; download the file again"
+        location, problem = f"{path.name}:{position_of(error.token, raw)[0]}", f"{error}; download the file again"
     except RecursionError:
         problem = "not JSON that can be read: nested too deeply; download the file again"
     if not problem and (not isinstance(rows, list) or not rows):
