@@ -137,7 +137,7 @@ def test_a_bad_file_is_named_and_hides_no_other(tmp_path: Path) -> None:
         (b"{}", "", "expected a list of test cases"),
         (b"[]", "", "got [], expected a list of test cases"),
         (b"[" * 100_000, "", "nested too deeply"),
-        (b"[" + b"9" * 5000 + b"]", "", "99999999999999999999 is no finite number"),
+        (b"[" + b"9" * 5000 + b"]", ":1", "99999999999999999999 is no finite number"),
         (b"[" + b"0," * 2_000_000 + b"0]", "", "has more than 2,000,000 values; split it into several files"),
         (b'[{"Thought": "x", "Thought": "y"}]', "[0]", 'duplicate key "Thought"; remove one'),
         (b'[{"a": [{"b": 1, "b": 2}]}]', "[0]", 'duplicate key "b"; remove one'),
