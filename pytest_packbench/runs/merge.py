@@ -130,8 +130,12 @@ def _joined_settings(runs: Sequence[Run]) -> dict[str, Any]:
         elif name == RECORD_PROMPTS:
             # what one run must not show, the page of all would
             joined[name] = False
-    spent = list(filter(None, map(recorded_spending, runs)))
-    return {**joined, SPENT: sum_spending(spent)} if spent else joined
+    spent = [each for each in map(recorded_spending, runs) if each is not None]
+    if not spent or len(spent) < sum(SPENT in run.settings for run in runs):
+        return joined
+    # what one run does not know of its own is not known of all
+    unknown = {name: None for each in spent for name, value in each.items() if value is None}
+    return {**joined, SPENT: sum_spending(spent) | unknown}
 
 
 def _setting(name: str, run: Run) -> Any:
