@@ -212,8 +212,15 @@ def build_result(case_ref: CaseRef, state: AttemptState, context: SuiteContext, 
         score = replace(score, kind=kind, message=message, valid=False if kind in UNREAD else None)
         return Result(case=described, attempt=done, score=score)
     facts = record_facts(case_ref.pack, case, None if state.unread is not None else outcome, score)
-    score = replace(score, kind="", message="", decision=facts.agent_decision, judge=facts.judge)
-    score = replace(score, utility=facts.utility, valid=facts.valid)
+    score = replace(
+        score,
+        kind="",
+        message="",
+        decision=facts.agent_decision,
+        judge=facts.judge,
+        utility=facts.utility,
+        valid=facts.valid,
+    )
     result = Result(case=replace(described, expects_refusal=facts.expected == "refuse"), attempt=done, score=score)
     return replace(result, record=_record_of(result, facts, state, context, run_id))
 
