@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from functools import cached_property, lru_cache
 from inspect import unwrap
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -35,14 +36,13 @@ from pytest_packbench.files import CASE, read_regular
 from pytest_packbench.model.errors import CaseError, duplicate_id, pluralize
 from pytest_packbench.model.score import FIXTURE
 from pytest_packbench.model.strict_json import escape_unprintable, has_control_characters
-from pytest_packbench.plugin import rootdir_of
+from pytest_packbench.plugin import arguments_of, rootdir_of
 from pytest_packbench.pytest_plugin.case_run import CaseItem, CaseRun, Folder, file_run, run_of
 from pytest_packbench.pytest_plugin.integrations import opt_out_of_reruns
 from pytest_packbench.pytest_plugin.suites import refuse
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
-    from pathlib import Path
+    from collections.abc import Generator, Iterable, Iterator
 
     from pytest_packbench.model.case import LoadedCase
     from pytest_packbench.model.errors import Problem
@@ -170,6 +170,14 @@ def _name_of(path: Path, line: CaseLine) -> str:
     return read_id(line.raw) or line_name(path.name, line.number)
 
 
+class NoCases(pytest.File):
+    """What an argument names in a folder of suites although it has no case, as `storage/benchmarks/support/*` does."""
+
+    def collect(self) -> Iterator[pytest.Item]:
+        """Yield nothing."""
+        yield from ()
+
+
 class CaseFolder(Folder):
     """A folder of cases: its case files are collected without calling every plugin for each."""
 
@@ -277,6 +285,11 @@ class Collector:
         suites = contexts.suites.values()
         self._suites = [(str(suite.cases_path) + os.sep, suite) for suite in suites]
         self._folders_of_suites = [(str(suite.path) + os.sep, suite) for suite in suites]
+        self._without_cases: set[str] = set()
+        roots = tuple(f"{suite.path.parent}{os.sep}" for suite in suites)
+        self._named = [
+            Path(path) for path, name in arguments_of(contexts.config) if path.startswith(roots) and not name
+        ]
         self._root = str(rootdir_of(contexts.config)) + os.sep
         # their folders, one of which may be a file by mistake
         self._controls = {
@@ -372,6 +385,20 @@ class Collector:
         file: CaseFile = CaseFile.from_parent(parent, name=path.name, **fields)
         return file
 
+    @pytest.hookimpl(wrapper=True)
+    def pytest_make_collect_report(
+        self, collector: pytest.Collector
+    ) -> Generator[None, pytest.CollectReport, pytest.CollectReport]:
+        """Add a node for each argument in a folder that has no case: pytest would not find it, and run nothing."""
+        report = yield
+        if self._named and isinstance(collector, pytest.Directory):
+            found = {node.path for node in report.result}
+            for path in self._named:
+                if path.parent == collector.path and path not in found:
+                    self._without_cases.add(str(path))
+                    report.result.append(NoCases.from_parent(collector, path=path))
+        return report
+
     def pytest_itemcollected(self, item: pytest.Item) -> None:
         """Count the collected cases, before any is deselected."""
         if (run := file_run(item)) is not None:
@@ -416,11 +443,20 @@ class Collector:
     def pytest_collection_finish(self, session: pytest.Session) -> None:
         """Note that no conftest.py will be added; refuse a missing target, and recording again in CI."""
         self.finished = True
+        self._refuse_without_cases(session.config)
         opt_out_of_reruns(session.config, session.items)
         if not session.config.option.collectonly:
             self._refuse_missing_targets(session)
         if self._contexts.settings.mode == "record" and os.environ.get("CI") and not session.config.option.collectonly:
             self._refuse_recorded(session)
+
+    def _refuse_without_cases(self, config: pytest.Config) -> None:
+        """Refuse arguments that select a suite and nothing that runs."""
+        for folder, _ in self._folders_of_suites:
+            paths = [path for path, _ in arguments_of(config) if path.startswith(folder)]
+            if paths and self._without_cases.issuperset(paths):
+                expected = "expected the folder of the suite, or files or folders of its cases"
+                refuse(config, f"{os.path.relpath(paths[0])}: contains no case; {expected}")
 
     def _refuse_missing_targets(self, session: pytest.Session) -> None:
         suites = {run.suite.name: run.suite for item in session.items if (run := file_run(item)) is not None}

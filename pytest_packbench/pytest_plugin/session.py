@@ -224,8 +224,14 @@ class LastResort:
             config.add_cleanup(_stop_watching)
 
     @pytest.hookimpl(tryfirst=True)
+    def pytest_runtest_protocol(self, item: pytest.Item) -> None:
+        """Let other tests, and the fixtures of marked tests, take as long as they like."""
+        if file_run(item) is None:
+            Watchdog.cancel()
+
+    @pytest.hookimpl(tryfirst=True)
     def pytest_runtest_teardown(self, item: pytest.Item, nextitem: pytest.Item | None) -> None:
-        """Let other tests take as long as they like, and the end of fixtures: of marked tests, and of the session."""
+        """Let the end of fixtures take as long as it likes: of marked tests, and of the session."""
         if file_run(item) is None or nextitem is None or run_of(nextitem) is None:
             Watchdog.cancel()
 
@@ -238,6 +244,12 @@ class LastResort:
     def pytest_enter_pdb(self) -> None:
         """Start it again with the next case, likewise, and remove the time limit of this one."""
         TimeLimit.remove()
+        Watchdog.cancel()
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_sessionfinish(self) -> None:
+        """Let the end of the session take as long as it likes."""
+        Watchdog.cancel()
 
 
 def _stop_watching() -> None:

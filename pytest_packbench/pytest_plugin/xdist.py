@@ -435,12 +435,12 @@ def difference(here: Mapping[str, str], there: Mapping[str, str], names: Iterabl
 
 
 def _digest_below(folder: Path, pattern: str, left_out: frozenset[str]) -> str:
-    """Return a hash of the files below a folder, without notes, hidden ones and some by name."""
+    """Return a hash of the files below a folder, without notes, hidden ones, and some that are directly in it."""
     digest = sha256()
     for path in sorted(folder.rglob(pattern)):
         parts = path.relative_to(folder).parts
         hidden = any(part.startswith((".", "__pycache__")) for part in parts)
-        if not hidden and path.suffix != ".md" and left_out.isdisjoint(parts) and path.is_file():
+        if not hidden and path.suffix != ".md" and parts[0] not in left_out and path.is_file():
             digest.update(f"{'/'.join(parts)} {_digest(path)}\n".encode())
     return digest.hexdigest()
 

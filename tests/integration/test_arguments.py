@@ -1,9 +1,9 @@
-"""Arguments of pytest beside suites: options that take values, paths through links, and files that are no case."""
+"""Arguments of pytest beside suites: options that take values, paths through links, and what `*` names."""
 
 from __future__ import annotations
 
 import json
-import re
+import os
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -135,10 +135,33 @@ def test_a_record_names_the_file_of_its_case_from_a_linked_rootdir(
     assert both.records()["one"]["packbench"]["file"] == ONE.partition("::")[0]
 
 
-@pytest.mark.parametrize("more", ["", "storage/benchmarks/toy/cases", "tests"])
-def test_an_argument_that_is_no_case_is_not_found(project: Project, more: str) -> None:
-    project.case("one")
-    project.write("tests/test_own.py", "def test_good(): pass\n")
-    result = project.run("storage/benchmarks/toy/suite.yaml", *more.split())
+def test_what_a_shell_makes_of_a_star_runs_what_is_a_case(mixed: Project) -> None:
+    suite = "storage/benchmarks/toy"
+    control = {"case_id": "one", "payload": {"points": 0.0}, "expect": {"verdict": "fail"}}
+    for path in ("fixtures/one.json", "baseline.json", "README.md", "scorer.py", "docs/note.txt", "../README.md"):
+        mixed.write(f"{suite}/{path}", "")
+    for path in ("cases/README.md", "cases/__pycache__/x.pyc", "fixtures/controls/README.md", "__pycache__/x.pyc"):
+        mixed.write(f"{suite}/{path}", "")
+    mixed.write(f"{suite}/fixtures/controls/wrong.json", json.dumps(control))
+    rows = DATA["stars"]
+    runs = []
+    for line in rows:
+        words = [sorted(mixed.root.glob(word)) if "*" in word else [word] for word in line.split()]
+        arguments = " ".join(
+            os.path.relpath(path, mixed.root) if isinstance(path, Path) else path for each in words for path in each
+        )
+        runs.append({"arguments": arguments, "ini": "addopts = --collect-only\n"})
+    own = {"storage/benchmarks/toy/suite.yaml tests/test_own.py::test_good": [4, [OWN[1]]]}
+    expected = {
+        line: [0, sorted(NODEIDS[name] for name in names.split())] if names else [4, []] for line, names in rows.items()
+    }
+    assert dict(zip(rows, ended(mixed, runs), strict=True)) == expected | own
+
+
+def test_an_argument_that_selects_a_suite_and_no_case_is_named(both: Project) -> None:
+    both.case("one")
+    both.write("tests/test_own.py", "def test_good(): pass\n")
+    result = both.run("storage/benchmarks/toy/suite.yaml", "tests")
     assert result.ret == pytest.ExitCode.USAGE_ERROR
-    assert re.search("^ERROR: .*not found: .*storage/benchmarks/toy/suite.yaml", result.stderr.str(), re.MULTILINE)
+    expected = "contains no case; expected the folder of the suite, or files or folders of its cases"
+    result.stderr.fnmatch_lines([f"*storage/benchmarks/toy/suite.yaml: {expected}"])
