@@ -707,12 +707,13 @@ def _suite_parts(base: Policy, now: Policy) -> Iterator[_Part]:
         yield _Part("baseline", BASELINE_NAME, BASELINE_NAME, old, new)
         return
     yield _Part("baseline/run", BASELINE_NAME, f"{BASELINE_NAME} /run", old.get("run"), new.get("run"))
+    cases = new.get("cases")
     for test_id, entry in old.get("cases", {}).items():
         case_id = test_id.rpartition(":")[2]
         key = f"{BASELINE_NAME} {json_pointer(('cases', test_id))}"
         # the entry of a case that was removed decides nothing
         if case_id in now["cases"]:
-            after = new.get("cases", {}).get(test_id, MISSING)
+            after = cases.get(test_id, MISSING) if isinstance(cases, dict) else MISSING
             before, after = (_entry(each, now["cases"][case_id].sha256) for each in (entry, after))
             yield _Part("baseline/case", BASELINE_NAME, key, before, after, case_id)
 
@@ -762,7 +763,10 @@ def _entry(entry: Any, sha256: str | None) -> Any:
     if not isinstance(entry, dict):
         return entry
     stated = _stated(entry)
-    return stated | ({"sha256": _OF_CASE} if sha256 is not None and stated.get("sha256") == sha256 else {})
+    if stated.get("sha256") in {sha256, _OF_CASE} - {None}:
+        # a file may have the words themselves
+        stated["sha256"] = _OF_CASE if stated["sha256"] == sha256 else f"{_OF_CASE}, as a text"
+    return stated
 
 
 def _content(location: CaseLocation) -> dict[str, Any]:
@@ -779,7 +783,7 @@ def _is_new(old: Any, _new: Any) -> bool:
 
 
 def _is_gone(_old: Any, new: Any) -> bool:
-    return new is MISSING
+    return new is MISSING or new is None
 
 
 def _is_more(old: Any, new: Any) -> bool:

@@ -108,8 +108,12 @@ class PolicyOutcome(NamedTuple):
 
 
 def same(old: Any, new: Any) -> bool:
-    """Return whether two JSON values are equal; true is not 1."""
-    return bool(old == new) and json.dumps(old, sort_keys=True) == json.dumps(new, sort_keys=True)
+    """Return whether two JSON values are equal; true is not 1, which is 1.0."""
+    if isinstance(old, dict) and isinstance(new, dict):
+        return old.keys() == new.keys() and all(same(value, new[key]) for key, value in old.items())
+    if isinstance(old, list | tuple) and isinstance(new, list | tuple):
+        return len(old) == len(new) and all(map(same, old, new))
+    return isinstance(old, bool) is isinstance(new, bool) and bool(old == new)
 
 
 def _change_line(change: PolicyChange) -> str:

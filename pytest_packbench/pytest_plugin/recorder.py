@@ -38,7 +38,7 @@ from pytest_packbench.policy import compare_policy, open_base, policy_of
 from pytest_packbench.pytest_plugin.case_run import CaseRun, item_run, run_of, uncollected_case_ref
 from pytest_packbench.pytest_plugin.integrations import plugin_report
 from pytest_packbench.pytest_plugin.settings import find_named, hook_files, settings_of_policy
-from pytest_packbench.runs.folder import DIFF, JOURNAL, NO_BASELINE, PAGE, REPORT, SUMMARY
+from pytest_packbench.runs.folder import CONTROLS, DIFF, JOURNAL, NO_BASELINE, PAGE, REPORT, SUMMARY, StoredRunError
 from pytest_packbench.runs.journal import read_worker_journals
 from pytest_packbench.runs.metadata import SPENT, join_sorted, partial_reason, sum_spending, target_names
 from pytest_packbench.runs.writer import RunResults, RunWriter
@@ -87,6 +87,7 @@ class SuiteRun(RunResults):
         conclusion: gates and figures of the run, at the end.
         control_results: what the selected controls came to so far, by node id; at first, not run.
         controls: what they came to, at the end; None if there are none, or none is replayed in this mode.
+        control_note: why none was replayed, in a line; empty if that is not so.
     """
 
     def __init__(self, suite: Suite, pack: Pack, writer: RunWriter, header: Callable[[], Run]) -> None:
@@ -102,6 +103,7 @@ class SuiteRun(RunResults):
         self.conclusion: Conclusion | None = None
         self.control_results: dict[str, ControlResult] = {}
         self.controls: ControlTally | None = None
+        self.control_note = ""
 
     @property
     def failed(self) -> bool:
@@ -240,10 +242,31 @@ class Recorder:
         """Count the controls of a suite; those that pytest did not report were not run."""
         settings = self.contexts.settings
         present = count_controls(run.suite.controls_path, settings.shard)
-        if present and settings.mode == FIXTURE and (run.selected or run.control_results):
-            from pytest_packbench.model.control import tally_of
+        prior = run.writer.prior
+        if not present or not (run.selected or run.control_results or prior is not None):
+            return
+        if settings.mode != FIXTURE:
+            run.control_note = f"{pluralize(present, 'control')}: fixture mode only"
+            return
+        from pytest_packbench.model.control import tally_of
 
-            run.controls = tally_of(run.control_results.values(), present)
+        results = list(run.control_results.values())
+        if prior is not None:
+            results += self._carried_controls(run, {result.control for result in results})
+        run.controls = tally_of(results, present)
+
+    def _carried_controls(self, run: SuiteRun, selected: set[str]) -> list[ControlResult]:
+        """Return the controls of earlier sessions of a resumed run that are not selected now, and still exist."""
+        from pytest_packbench.cases.recordings import find_controls
+        from pytest_packbench.runs.lines import read_controls
+
+        present = {found.name for found in find_controls(run.suite.controls_path)}
+        try:
+            earlier = read_controls(run.writer.folder / CONTROLS)
+        except (OSError, StoredRunError) as error:
+            run.problems.append(f"the controls of the resumed run can't be read: {error}")
+            return []
+        return [result for result in earlier if result.control in present - selected]
 
     def _known_trials(self, run: SuiteRun, case_ref: CaseRef, journaled: Mapping[int, Entry]) -> dict[int, Result]:
         """Return the known trials of a case by number: of a resumed run, workers' journals, and this process."""

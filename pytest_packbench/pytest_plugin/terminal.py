@@ -135,6 +135,8 @@ class Terminal:
                 reporter.line(line)
         for line in control_lines(run.controls):
             reporter.line(line, red=bool(run.controls and run.controls.wrong))
+        if run.control_note:
+            reporter.line(run.control_note)
         if conclusion is not None:
             self._show_files(reporter, run, conclusion)
         for problem in run.problems:

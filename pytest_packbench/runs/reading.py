@@ -51,7 +51,9 @@ _CHUNK: Final = 1 << 18
 _DOCUMENT = re.compile(rb'"packbench":(?=\{"version":\d+,"status":)')
 _CASES = re.compile(rb',"cases":\[')
 # nothing but these options, whatever a report contains: readers copy them into a shell
-_RERUN = re.compile(r"""(?:--packbench-(?:mode|target|backend|model|guard|trials)=(?:[\w@%+=:,./-]|'[^']*'|"'")+(?: |\Z))*""", re.ASCII)
+_RERUN = re.compile(
+    r"""(?:--packbench-(?:mode|target|backend|model|guard|trials)=(?:[\w@%+=:,./-]|'[^']*'|"'")+(?: |\Z))*""", re.ASCII
+)
 _END = "]}}\n"
 _RESTORE = "restore it, or remove it and set it again with packbench baseline set"
 _SHARED = ("mode", "pack", "suite_sha256", "target")

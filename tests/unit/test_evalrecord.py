@@ -60,7 +60,11 @@ def problem(text: str | bytes, *, strict: bool = True) -> str:
 texts = st.text(max_size=8)
 plain_texts = st.text(string.ascii_letters + " :{}[],-é", max_size=8)
 json_values = st.recursive(
-    st.none() | st.booleans() | st.integers(-U64_MAX, U64_MAX) | st.floats(allow_nan=False, allow_infinity=False) | texts,
+    st.none()
+    | st.booleans()
+    | st.integers(-U64_MAX, U64_MAX)
+    | st.floats(allow_nan=False, allow_infinity=False)
+    | texts,
     lambda values: st.lists(values, max_size=3) | st.dictionaries(texts, values, max_size=3),
     max_leaves=5,
 )

@@ -10,6 +10,7 @@ import pytest
 
 from pytest_packbench import policy as policies
 from pytest_packbench.cases.files import CaseLocation
+from pytest_packbench.model.policy import same
 from pytest_packbench.policy import CaseFacts, Policy, differences, policy_changes
 
 TEST_ID = "toy:plain:a"
@@ -85,6 +86,16 @@ BASELINES: dict[str, tuple[dict[str, Any], dict[str, Any], list[str]]] = {
         baseline(PASSED),
         baseline({**PASSED, "sha256": None}),
         [f"baseline loosened: {PLACE}/sha256 (case a): that of the case -> absent"],
+    ),
+    "a text that stands for a hash": (
+        baseline(PASSED),
+        baseline({**PASSED, "sha256": "that of the case"}),
+        [f"baseline loosened: {PLACE}/sha256 (case a): that of the case -> that of the case, as a text"],
+    ),
+    "cases that are none": (
+        baseline(PASSED),
+        {**baseline(PASSED), "baseline": {"run": RUN, "cases": []}},
+        [f"baseline loosened: {PLACE} (case a): sha256:* -> absent"],
     ),
     "the hash of the case": (baseline({**PASSED, "sha256": "b" * 64}), baseline(PASSED), []),
     "an error now": (
@@ -441,3 +452,9 @@ def test_gates_on_the_same_are_told_apart_by_their_number() -> None:
     assert lines(gates({"metric": "accuracy", "depth": 2, "min": 0.5}), gates()) == [
         'gate removed: suite.yaml: /gates/accuracy depth 2: {"metric": "accuracy", "depth": 2, "min": 0.5} -> absent'
     ]
+
+
+def test_a_whole_number_is_the_same_as_a_decimal_and_no_truth_value() -> None:
+    assert same({"a": [0, 1.0]}, {"a": [0.0, 1]})
+    assert not same([1], [True])
+    assert not same({"a": None}, {})

@@ -182,6 +182,7 @@ def test_a_run_that_keeps_no_prompts_shows_none(
         ("--packbench-mode=live; rm", False),
         ("--packbench-mode=$(rm)", False),
         ("-p other", False),
+        ("--packbench-base-url=https://other.example/v1", False),
         (["--packbench-mode=live"], False),
     ],
 )
