@@ -460,7 +460,7 @@ def _yaml_loader(limit: Limit) -> Any:  # noqa: C901 - the methods of a class
                 raise _too_deep(limit, where)
             before = self.values
             self.depth += 1
-            node = super().compose_node(parent, index)
+            node: Any = super().compose_node(parent, index)
             self.depth -= 1
             if is_alias and id(node) not in self.sizes:
                 raise JsonError(f"{where}an alias contains itself", "write out the value")
