@@ -447,8 +447,9 @@ def _yaml_loader(limit: Limit) -> Any:  # noqa: C901 - the methods of a class
         values = depth = 0
 
         def get_single_node(self) -> Any:
-            # how many values each node has
+            # how many values each node has, and how many levels
             self.sizes: dict[int, int] = {}
+            self.levels: dict[int, int] = {}
             self.root = node = super().get_single_node()
             return node
 
@@ -459,10 +460,15 @@ def _yaml_loader(limit: Limit) -> Any:  # noqa: C901 - the methods of a class
                 raise _too_deep(limit, where)
             before = self.values
             self.depth += 1
-            node = super().compose_node(parent, index)
+            node: Any = super().compose_node(parent, index)
             self.depth -= 1
             if is_alias and id(node) not in self.sizes:
                 raise JsonError(f"{where}an alias contains itself", "write out the value")
+            if not is_alias:
+                levels = [self.levels[id(member)] for member in _members(node)]
+                self.levels[id(node)] = 1 + max(levels, default=0) if isinstance(node.value, list) else 0
+            elif self.depth + self.levels[id(node)] > limit.depth:
+                raise _too_deep(limit, where)
             self.values += self.sizes[id(node)] if is_alias else 1
             if self.values > limit.values:
                 wrong = f"{where}has more than {limit.values:,} values, aliases written out"

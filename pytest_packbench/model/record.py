@@ -21,6 +21,7 @@ from typing_extensions import TypedDict
 from pytest_packbench.model.case import NAME, CurrentVersion
 from pytest_packbench.model.errors import first_problem, format_value, json_pointer, suggestion
 from pytest_packbench.model.strict_json import (
+    MAX_BITS,
     MAX_DEPTH,
     NUMBERS,
     U32_MAX,
@@ -32,7 +33,6 @@ from pytest_packbench.model.strict_json import (
     is_plain,
     printable,
     printable_repr,
-    walk,
 )
 
 if TYPE_CHECKING:
@@ -47,7 +47,9 @@ _StrictBackend = Literal["stub", "anthropic", "openai", "ollama", "llama_guard"]
 EVAL_BACKENDS: tuple[_StrictBackend, ...] = get_args(_StrictBackend)
 EvalBackend = Literal[_StrictBackend, "unknown"]
 _OPEN_BACKENDS: tuple[EvalBackend, ...] = get_args(EvalBackend)
-_MANY_DIGITS = 4_000
+_MANY_DIGITS = 4_300
+# deeper than pydantic_core reads: what is left of such an extension is refused as well
+_SHALLOW = 3 * MAX_DEPTH
 _PARTS = r'"(?:[^"\\]|\\.)*"?|[\[\]{}]|[^"\[\]{}]+'
 _MAX_CACHED_HOOKS = 1_000
 # a string of valid Unicode: pydantic looks at the characters only if there is a constraint
@@ -251,10 +253,22 @@ def _check_extension(extension: object) -> None:
     if type(extension) is not dict:
         raise RecordError(f"packbench: expected an object, got {printable_repr(extension)}")
     if not is_plain(extension):
-        # the innermost one
-        path, wrong = max((each for each in walk(extension) if not is_plain(each[1:])), key=lambda each: len(each[0]))
-        expected = f"expected plain JSON (finite numbers of 64 bits, whole characters, at most {MAX_DEPTH} levels)"
-        raise RecordError(f"packbench{json_pointer(path)}: {expected}, got {printable_repr(wrong)}")
+        path, wrong = _first_wrong(extension)
+        form = f"finite numbers, integers of at most {MAX_BITS:,} bits, whole characters, at most {MAX_DEPTH} levels"
+        raise RecordError(f"packbench{json_pointer(path)}: expected plain JSON ({form}), got {printable_repr(wrong)}")
+
+
+def _first_wrong(value: Any) -> tuple[tuple[str | int, ...], Any]:
+    """Return the first innermost part that is not plain, with the keys and indexes that lead to it."""
+    path: tuple[str | int, ...] = ()
+    # a value may contain itself
+    while len(path) < MAX_DEPTH:
+        members = value.items() if type(value) is dict else enumerate(value) if type(value) is list else ()
+        found = next((member for member in members if not is_plain(member[1:])), None)
+        if found is None:
+            break
+        path, value = (*path, found[0]), found[1]
+    return path, value
 
 
 def _packbench_of(text: str, *, finite: bool = True) -> dict[str, Any]:
@@ -361,7 +375,7 @@ def _read_any(line: str, *, strict: bool) -> EvalRecord:
     """Parse any line, value by value; raises RecordError."""
     if has_surrogate(line):
         raise RecordError("not UTF-8: contains an unescaped surrogate")
-    given = _parsed(line, strict=strict)
+    given = _parsed(line)
     record = _struct(given, EvalRecord, _NAMES[:-1], extra=() if strict else ("packbench",))
     problem = strict_problem(record) if strict else None
     if problem is not None:
@@ -369,36 +383,59 @@ def _read_any(line: str, *, strict: bool) -> EvalRecord:
     return record
 
 
-def _parsed(line: str, *, strict: bool) -> Any:
+def _parsed(line: str) -> Any:
     try:
-        return json.loads(line, object_pairs_hook=_object, **_NUMBERS)
+        try:
+            return _loads(line)
+        except RecursionError:
+            return _loads(_shallow(line))
     except json.JSONDecodeError as error:
-        raise RecordError(f"column {error.colno}: not JSON: {error.msg}") from None
+        where = f"column {error.colno}: " if error.doc == line else ""
+        raise RecordError(f"{where}not JSON: {error.msg}") from None
     except NumberError as error:
         raise RecordError(str(error)) from None
     except RecursionError:
-        if not strict or (shallow := _shallow(line)) == line:
-            raise RecordError("nested too deeply") from None
-    return _parsed(shallow, strict=strict)
+        raise RecordError("nested too deeply") from None
+
+
+def _loads(text: str) -> Any:
+    return json.loads(text, object_pairs_hook=_object, **_NUMBERS)
 
 
 def _shallow(line: str) -> str:
-    """Return a line with 0 for what is deeper than any field: serde skips unknown fields however deep they are."""
-    kept: list[str] = []
+    """Parse a line from the inside, some levels at a time, as serde skips unknown fields however deep they are.
+
+    Returns:
+        The line with `[]` for what is deeper than any field; cut short, and so not JSON, if a bracket is not closed.
+
+    Raises:
+        ValueError: what is deeper is not JSON.
+    """
+    pieces: list[list[str]] = [[]]
     depth = 0
     for part in _compiled(_PARTS).findall(line):
-        depth += part in ("[", "{")
-        if depth < MAX_DEPTH:
-            kept.append(part)
-        elif depth == MAX_DEPTH and part in ("[", "{"):
-            kept.append("0")
-        depth -= part in ("]", "}")
-    return "".join(kept)
+        if part in ("[", "{"):
+            depth += 1
+            if depth % _SHALLOW == 0:
+                pieces.append([])
+        pieces[-1].append(part)
+        if part in ("]", "}"):
+            if depth % _SHALLOW == 0 and len(pieces) > 1:
+                _loads("".join(pieces.pop()))
+                pieces[-1].append("[]")
+            depth -= 1
+    return "".join(pieces[0])
+
+
+class _MinusZero(int):
+    """`-0`: 0, but a float to serde_json where a field has to be an integer."""
 
 
 def _integer(text: str) -> float:
-    # `-0` is a float to serde_json; Python converts no integer of thousands of digits
-    return int(text) if text != "-0" and len(text) < _MANY_DIGITS else float(text)
+    if text == "-0":
+        return _MinusZero()
+    # Python converts no integer of thousands of digits
+    return int(text) if len(text) < _MANY_DIGITS else float(text)
 
 
 _NUMBERS: dict[str, Any] = {"parse_int": _integer, "parse_constant": NUMBERS["parse_constant"]}
@@ -446,7 +483,7 @@ def _struct(given: Any, kind: type[_Noun], names: tuple[str, ...], extra: tuple[
 
 
 def _plain(value: Any) -> Any:
-    return value
+    return -0.0 if isinstance(value, _MinusZero) else value
 
 
 def _variant(value: Any) -> Any:

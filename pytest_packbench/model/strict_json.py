@@ -24,6 +24,7 @@ _CONTROL = re.compile("[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-
 _MAX_LENGTH = 60
 # Well below the limits of json and pydantic_core, so that every valid record can be written and read.
 MAX_DEPTH = 100
+MAX_BITS = 14_000
 
 
 class NumberError(ValueError):
@@ -167,7 +168,7 @@ def is_plain(value: Any) -> bool:  # noqa: C901 - a function call per value take
             elif not (
                 item is None
                 or kind is bool
-                or (kind is int and -U64_MAX <= item <= U64_MAX)
+                or (kind is int and (-U64_MAX <= item <= U64_MAX or item.bit_length() <= MAX_BITS))
                 or (kind is float and isfinite(item))
             ):
                 return False

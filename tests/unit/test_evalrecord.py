@@ -60,11 +60,7 @@ def problem(text: str | bytes, *, strict: bool = True) -> str:
 texts = st.text(max_size=8)
 plain_texts = st.text(string.ascii_letters + " :{}[],-é", max_size=8)
 json_values = st.recursive(
-    st.none()
-    | st.booleans()
-    | st.integers(-U64_MAX, U64_MAX)
-    | st.floats(allow_nan=False, allow_infinity=False)
-    | texts,
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | texts,
     lambda values: st.lists(values, max_size=3) | st.dictionaries(texts, values, max_size=3),
     max_leaves=5,
 )
@@ -258,6 +254,37 @@ def test_an_extension_that_the_open_reader_cannot_keep_is_skipped_by_the_strict_
     assert read(deepest.to_json_line()) == deepest
     with pytest.raises(RecordError, match="at most 100 levels"):
         record(packbench={"a": value})
+    itself: dict[str, Any] = {}
+    itself["a"] = [itself, itself]
+    with pytest.raises(RecordError, match="at most 100 levels"):
+        record(packbench=itself)
+
+
+def test_an_extension_has_integers_of_any_sign_and_of_14_000_bits() -> None:
+    for number in (2**64, -(2**64), 2**14_000 - 1):
+        original = record(packbench={"a": number})
+        text = original.to_json_line()
+        assert read(text) == read(f" {text}") == original
+    with pytest.raises(RecordError, match="14,000 bits"):
+        record(packbench={"a": 2**14_000})
+    for space in ("", " "):
+        assert str(read(space + line(packbench='{"a":-0,"b":-0.0}')).packbench) == "{'a': 0, 'b': -0.0}"
+        assert problem(space + line(wall_clock_ms="-0")) == "wall_clock_ms: got -0.0; expected an integer"
+
+
+def test_unknown_fields_have_to_be_json_however_deep_they_are() -> None:
+    for around in ("[", '{"a":[1,'):
+        for depth in (299, 1000, 5000):
+            for strict in (True, False):
+                end = "]" * depth if around == "[" else "]}" * depth
+                assert read(line(other=around * depth + "0" + end), strict=strict) == record()
+                for wrong in ("}", "]", "nul", "0,,0", '"\\x"', "[0]1", "1[0]", "[]:0", '"', "[", "NaN", "{[]:0}"):
+                    problem(line(other=around * depth + wrong + end), strict=strict)
+    for before in range(295, 305):
+        for wrong in ("1[]", "[]1", "[][]", "{[]:1}", '{"a"[]}'):
+            text = "[" * before + wrong.replace("[]", "[" * 1000 + "]" * 1000) + "]" * before
+            problem(line(other=text))
+    assert problem(line(packbench='{"a":' * 2000 + "1" + "}" * 2000), strict=False).startswith("packbench: ")
 
 
 ORDINARY = LONGEST.replace(str(U64_MAX), "9" * 19)

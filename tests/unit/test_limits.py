@@ -27,9 +27,11 @@ BOMB = "a0: &a0 [x,x,x,x,x,x,x,x,x]\n" + "".join(
     f"a{n}: &a{n} [{','.join([f'*a{n - 1}'] * 9)}]\n" for n in range(1, 12)
 )
 MERGES = "a0: &a0 {k: 1}\n" + "".join(f"a{n}: &a{n} {{<<: [{','.join([f'*a{n - 1}'] * 9)}]}}\n" for n in range(1, 12))
+CHAIN = ["a0: &a0 [x]"] + [f"a{n}: &a{n} [*a{n - 1}]" for n in range(1, 300)]
 YAML = {
     "gates:\n  - max: &a [*a]\n": "line 2: an alias contains itself; write out the value",
     BOMB: "line 5: has more than 50,000 values, aliases written out; use fewer aliases",
+    "\n".join(CHAIN): "line 100: nested deeper than 100; remove levels",
     MERGES: "has more than 50,000 values, aliases written out; use fewer aliases",
     "description: " + "x " * 1_000_000: "is larger than 1 MiB; remove what is not a rule of the suite",
     "a: " + "[" * 150 + "]" * 150: "line 1: nested deeper than 100; remove levels",
@@ -54,6 +56,7 @@ def test_yaml_that_stands_for_too_much_is_refused_at_once(tmp_path: Path, text: 
 
 
 def test_a_document_with_aliases_within_the_limits_is_read() -> None:
+    assert len(parse_yaml("\n".join(CHAIN[:99]).encode(), source="x")) == 99
     text = "a: &a {k: [1, 2]}\nb: *a\nc: [*a, *a]\nd: {<<: *a, m: 3}\n"
     inner = {"k": [1, 2]}
     assert parse_yaml(text.encode(), source="x") == {
