@@ -64,7 +64,17 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Show what would be written, or write it; return 2 if an entry of the source can't be imported."""
     _, importer = arguments.importer
-    return max(_import(part) for part in importer.parts(arguments, root_of(arguments)))
+    parts = list(importer.parts(arguments, root_of(arguments)))
+    return _import(parts[0]) if len(parts) == 1 else max(map(_import_among_others, parts))
+
+
+def _import_among_others(arguments: argparse.Namespace) -> int:
+    """Import one of several suites; one that can't be imported does not stop the others."""
+    try:
+        return _import(arguments)
+    except (UsageError, ValueError, OSError) as error:
+        sys.stdout.write(printable(_in_one_line(f"{arguments.suite}: {error}")) + "\n")
+        return UNUSABLE
 
 
 def _import(arguments: argparse.Namespace) -> int:
@@ -75,7 +85,7 @@ def _import(arguments: argparse.Namespace) -> int:
         summary.add(entry)
     is_usable = summary.cases > 0 and (arguments.skip_bad or not summary.others[SourceFlaw])
     if arguments.write and is_usable:
-        suite.write(suite.checked(importer.read(arguments)))
+        suite.write(suite.checked(importer.read(arguments)), expected=summary.cases)
         lines = _result_lines(summary, suite, importer, arguments.root)
     else:
         lines = _preview_lines(summary, suite, is_usable=is_usable)
@@ -267,28 +277,34 @@ class Destination:
                 problem = f"/input: same input as {first_input}; remove one of the two"
             yield SourceFlaw(place=place, message=problem) if problem else entry
 
-    def write(self, checked: Iterable[CheckedCase | SourceFlaw | SourceRemark]) -> None:
+    def write(self, checked: Iterable[CheckedCase | SourceFlaw | SourceRemark], *, expected: int) -> None:
         """Write the cases, each after its recording, without which it could not be run; then the other files.
 
         Args:
             checked: the result of `checked`; flaws are skipped.
+            expected: the number of cases of the first reading.
 
         Raises:
+            ValueError: the source has more or fewer cases than that now; of a file of lines nothing is written.
             OSError: a file can't be written; files before it are written, of a file of lines nothing is.
         """
         for draft in self.folder.rglob(DRAFTS):
             # of an import that was killed
             draft.unlink(missing_ok=True)
         lines: dict[str, bytes] = {}
+        number = 0
         for case in checked:
             if not isinstance(case, CheckedCase):
                 continue
+            number += 1
             if case.recording:
                 _write(self._recording_path(case.loaded.case.id), case.recording)
             if case.state != "unchanged" and self._many is None:
                 _write(case.path, case.text)
             elif case.state != "unchanged":
                 lines[case.loaded.case.id] = encode_utf8(case.text)
+        if number != expected:
+            raise ValueError(f"the source changed while it was read: {expected} cases, then {number}; run it again")
         if self._many is not None:
             _write_lines(self._many, lines)
         for name, text in self.files.items():
