@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from pytest_packbench.cases.files import LINES_SUFFIX, case_file_sha256, case_lines, iter_cases, read_id
 from pytest_packbench.cases.load import check_case, check_config, parse_cassette, parse_yaml, read_config
 from pytest_packbench.cli import FINE, UNUSABLE, UsageError
-from pytest_packbench.commands.init import command_lines, suite_name
-from pytest_packbench.commands.paths import add_root, packs_for_options, root_of
+from pytest_packbench.commands.init import suite_name
+from pytest_packbench.commands.paths import add_root, command_lines, packs_for_options, root_of
 from pytest_packbench.files import RECORDING, encode_utf8, read_regular, replace_atomic, write_atomic
 from pytest_packbench.model.authoring import CaseDraft, SourceDoubt, SourceFlaw, SourceRemark
 from pytest_packbench.model.case import canonical_sha256
@@ -86,7 +86,7 @@ def _import(arguments: argparse.Namespace) -> int:
     is_usable = summary.cases > 0 and (arguments.skip_bad or not summary.others[SourceFlaw])
     if arguments.write and is_usable:
         suite.write(suite.checked(importer.read(arguments)), expected=summary.cases)
-        lines = _result_lines(summary, suite, importer, arguments.root)
+        lines = _result_lines(summary, suite, arguments)
     else:
         lines = _preview_lines(summary, suite, is_usable=is_usable)
     sys.stdout.writelines(printable(line) + "\n" for line in lines)
@@ -168,14 +168,15 @@ def _preview_lines(summary: _Summary, suite: Destination, *, is_usable: bool) ->
         yield "no case to import; nothing was written"
 
 
-def _result_lines(summary: _Summary, suite: Destination, importer: Importer, root: Path | None) -> Iterator[str]:
+def _result_lines(summary: _Summary, suite: Destination, arguments: argparse.Namespace) -> Iterator[str]:
+    _, importer = arguments.importer
     yield from summary.lines(f"{suite.name}: wrote ")
     yield from (f"wrote {(suite.folder / name).as_posix()}" for name in suite.files)
     has_target = suite.rules.target is not None or (
         # without a recording, the target of the pack has nothing to replay
         suite.pack.target(suite.rules) is not None and (summary.recordings > 0 or not importer.names_suites)
     )
-    run_line, _ = command_lines(suite.name, root)
+    run_line, _ = command_lines(suite.name, arguments)
     yield run_line + ("" if has_target else " --packbench-target=package.module:function")
 
 
