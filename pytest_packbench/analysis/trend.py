@@ -15,7 +15,7 @@ from pydantic import ValidationError
 from pytest_packbench.analysis.counting import by_case, fold_case, trials_rule_of
 from pytest_packbench.model.result import adapter
 from pytest_packbench.model.score import FIXTURE, Count, Share, Verdict
-from pytest_packbench.runs.folder import REPORT, StoredRunError
+from pytest_packbench.runs.folder import REPORT, StoredRunError, is_run_id
 from pytest_packbench.runs.metadata import MERGED_FROM
 from pytest_packbench.runs.reading import open_run
 
@@ -158,8 +158,8 @@ def kind_of(run: Run, models: Iterable[str]) -> Kind:
 
 
 def run_folders(suite_folder: Path) -> list[Path]:
-    """Return the folders of a suite's runs, the latest first: run ids sort by time. An unfinished merge is none."""
-    return sorted((path for path in suite_folder.glob("*/") if not path.name.startswith(".")), reverse=True)
+    """Return the folders of a suite's runs, the latest first: run ids sort by time. Other folders are none."""
+    return sorted((path for path in suite_folder.glob("*/") if is_run_id(path.name)), reverse=True)
 
 
 def like_runs(

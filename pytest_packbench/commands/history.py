@@ -103,12 +103,13 @@ def run(arguments: argparse.Namespace) -> int:
     """Print like runs in a table, the oldest first, then the cases whose verdict changed without a cause.
 
     Raises:
-        UsageError: there is no complete run that can be read, or none with the case.
+        UsageError: there is no run to show, or none with the case.
     """
     parent, suite = arguments.output / arguments.suite, arguments.suite
     trends, hidden, others = _trends(parent, max(arguments.limit, 1), all_kinds=arguments.all)
-    if not trends:
-        latest = f"; the latest: {others[0]['run']}: {others[0]['trouble']}" if others else ""
+    if not trends and (not others or not arguments.all or arguments.case is not None):
+        reasons = "; ".join(f"{other['run']}: {other['trouble']}" for other in others[:_MAX_NAMED])
+        latest = f"; the latest: {reasons}" if others else ""
         raise UsageError(f"no complete run under {parent}{latest}")
     blocks: list[Block]
     if arguments.case is None:

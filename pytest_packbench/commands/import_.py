@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from pytest_packbench.cases.files import LINES_SUFFIX, case_file_sha256, case_lines, iter_cases, read_id
 from pytest_packbench.cases.load import check_case, check_config, parse_cassette, parse_yaml, read_config
 from pytest_packbench.cli import FINE, UNUSABLE, UsageError
-from pytest_packbench.commands.init import command_lines, suite_name
-from pytest_packbench.commands.paths import add_root, packs_for_options, root_of
+from pytest_packbench.commands.init import suite_name
+from pytest_packbench.commands.paths import add_root, command_lines, packs_for_options, root_of
 from pytest_packbench.files import RECORDING, encode_utf8, read_regular, replace_atomic, write_atomic
 from pytest_packbench.model.authoring import CaseDraft, SourceDoubt, SourceFlaw, SourceRemark
 from pytest_packbench.model.case import canonical_sha256
@@ -64,7 +64,17 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Show what would be written, or write it; return 2 if an entry of the source can't be imported."""
     _, importer = arguments.importer
-    return max(_import(part) for part in importer.parts(arguments, root_of(arguments)))
+    parts = list(importer.parts(arguments, root_of(arguments)))
+    return _import(parts[0]) if len(parts) == 1 else max(map(_import_among_others, parts))
+
+
+def _import_among_others(arguments: argparse.Namespace) -> int:
+    """Import one of several suites; one that can't be imported does not stop the others."""
+    try:
+        return _import(arguments)
+    except (UsageError, ValueError, OSError) as error:
+        sys.stdout.write(printable(_in_one_line(f"{arguments.suite}: {error}")) + "\n")
+        return UNUSABLE
 
 
 def _import(arguments: argparse.Namespace) -> int:
@@ -75,8 +85,8 @@ def _import(arguments: argparse.Namespace) -> int:
         summary.add(entry)
     is_usable = summary.cases > 0 and (arguments.skip_bad or not summary.others[SourceFlaw])
     if arguments.write and is_usable:
-        suite.write(suite.checked(importer.read(arguments)))
-        lines = _result_lines(summary, suite, importer, arguments.root)
+        suite.write(suite.checked(importer.read(arguments)), expected=summary.cases)
+        lines = _result_lines(summary, suite, arguments)
     else:
         lines = _preview_lines(summary, suite, is_usable=is_usable)
     sys.stdout.writelines(printable(line) + "\n" for line in lines)
@@ -158,14 +168,15 @@ def _preview_lines(summary: _Summary, suite: Destination, *, is_usable: bool) ->
         yield "no case to import; nothing was written"
 
 
-def _result_lines(summary: _Summary, suite: Destination, importer: Importer, root: Path | None) -> Iterator[str]:
+def _result_lines(summary: _Summary, suite: Destination, arguments: argparse.Namespace) -> Iterator[str]:
+    _, importer = arguments.importer
     yield from summary.lines(f"{suite.name}: wrote ")
     yield from (f"wrote {(suite.folder / name).as_posix()}" for name in suite.files)
     has_target = suite.rules.target is not None or (
         # without a recording, the target of the pack has nothing to replay
         suite.pack.target(suite.rules) is not None and (summary.recordings > 0 or not importer.names_suites)
     )
-    run_line, _ = command_lines(suite.name, root)
+    run_line, _ = command_lines(suite.name, arguments)
     yield run_line + ("" if has_target else " --packbench-target=package.module:function")
 
 
@@ -267,28 +278,34 @@ class Destination:
                 problem = f"/input: same input as {first_input}; remove one of the two"
             yield SourceFlaw(place=place, message=problem) if problem else entry
 
-    def write(self, checked: Iterable[CheckedCase | SourceFlaw | SourceRemark]) -> None:
+    def write(self, checked: Iterable[CheckedCase | SourceFlaw | SourceRemark], *, expected: int) -> None:
         """Write the cases, each after its recording, without which it could not be run; then the other files.
 
         Args:
             checked: the result of `checked`; flaws are skipped.
+            expected: the number of cases of the first reading.
 
         Raises:
+            ValueError: the source has more or fewer cases than that now; of a file of lines nothing is written.
             OSError: a file can't be written; files before it are written, of a file of lines nothing is.
         """
         for draft in self.folder.rglob(DRAFTS):
             # of an import that was killed
             draft.unlink(missing_ok=True)
         lines: dict[str, bytes] = {}
+        number = 0
         for case in checked:
             if not isinstance(case, CheckedCase):
                 continue
+            number += 1
             if case.recording:
                 _write(self._recording_path(case.loaded.case.id), case.recording)
             if case.state != "unchanged" and self._many is None:
                 _write(case.path, case.text)
             elif case.state != "unchanged":
                 lines[case.loaded.case.id] = encode_utf8(case.text)
+        if number != expected:
+            raise ValueError(f"the source changed while it was read: {expected} cases, then {number}; run it again")
         if self._many is not None:
             _write_lines(self._many, lines)
         for name, text in self.files.items():

@@ -10,7 +10,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pytest_packbench.cli import FINE, UsageError
-from pytest_packbench.commands.paths import PYTEST_FILES, ROOT, SHARED_FILES, add_root, chosen_pack, new_root, packs_of
+from pytest_packbench.commands.paths import (
+    PYTEST_FILES,
+    SHARED_FILES,
+    add_root,
+    chosen_pack,
+    command_lines,
+    new_root,
+    packs_of,
+)
 from pytest_packbench.model.errors import describe_error, format_value, pluralize
 from pytest_packbench.model.run import BUNDLED
 from pytest_packbench.model.suite import BASELINE_NAME
@@ -64,7 +72,7 @@ def run(arguments: argparse.Namespace) -> int:
         lines += _first_baseline(name, root)
     lines += _record_prompts(arguments.record_prompts)
     readme = (root / name / "README.md").as_posix()
-    commands = command_lines(name, arguments.root)
+    commands = command_lines(name, arguments)
     lines += ["", *_next_steps(starter, readme, *commands, is_recorded=is_recorded)]
     sys.stdout.write("\n".join(lines) + "\n")
     return FINE
@@ -133,7 +141,7 @@ def _copy(arguments: argparse.Namespace) -> int:
         f"wrote {folder.as_posix()}: {pluralize(len(files), 'file')}",
         *_first_baseline(name, root),
         "",
-        *command_lines(name, arguments.root),
+        *command_lines(name, arguments),
         f"In this project, {name} is now your copy, and {BUNDLED}{source} the original.",
     ]
     sys.stdout.write("\n".join(lines) + "\n")
@@ -216,19 +224,6 @@ def _next_steps(starter: Starter, readme: str, run_line: str, lint_line: str, *,
     yield from (run_line, lint_line, next_step)
     for extra in _missing(starter.takes):
         yield f'Some rules of this pack need an extra: pip install "pytest-packbench[{extra}]"'
-
-
-def command_lines(name: str, root: Path | None) -> tuple[str, str]:
-    """Return the lines that say how to run a suite, and how to check it.
-
-    Args:
-        name: the suite's name.
-        root: the folder of suites that was given; None for the project's.
-    """
-    run_option, lint_option = "", ""
-    if root is not None and root != ROOT:
-        run_option, lint_option = f"-o packbench_root={root.as_posix()} ", f" --root {root.as_posix()}"
-    return f"run it: pytest {run_option}--packbench-suite={name}", f"check:  packbench lint {name}{lint_option}"
 
 
 def _missing(libraries: Mapping[str, str]) -> list[str]:

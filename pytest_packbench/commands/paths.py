@@ -112,6 +112,25 @@ def new_root(arguments: argparse.Namespace) -> Path:
     return root_of(arguments)
 
 
+def command_lines(name: str, arguments: argparse.Namespace) -> tuple[str, str]:
+    """Return the lines that say how to run a suite from the current folder, and how to check it.
+
+    Raises:
+        UsageError: pytest can't read the project's configuration.
+    """
+    project, root = _project_of(arguments), arguments.root
+    pytest, lint_option = "pytest", ""
+    if root is not None:
+        if project.rootdir != Path.cwd():
+            # so that targets of the current folder are found
+            pytest = "python -m pytest"
+        if root.resolve() != project.root.resolve():
+            of_pytest = root if pytest == "pytest" else Path(os.path.relpath(root, project.rootdir))
+            pytest += f" -o packbench_root={of_pytest.as_posix()}"
+            lint_option = f" --root {root.as_posix()}"
+    return f"run it: {pytest} --packbench-suite={name}", f"check:  packbench lint {name}{lint_option}"
+
+
 def rootdir_of(arguments: argparse.Namespace) -> Path:
     """Return the project's folder, from which results name their files: pytest's rootdir, else the current folder.
 
@@ -253,12 +272,13 @@ def _configured_project() -> Project:
 
 
 def _is_configured(folder: Path) -> bool:
-    """Whether pytest, called in a folder, may find a setting or a conftest.py."""
+    """Whether pytest, called in a folder, may find a setting, a conftest.py or another rootdir."""
     parents = (folder, *folder.parents)
     return (
         any(os.environ.get(name) for name in _VARIABLES)
         or any((parent / name).is_file() for parent in parents for name in (*PYTEST_FILES, "conftest.py"))
         or any(_PYTEST_SECTION.search(_content(parent / name)) for parent in parents for name in SHARED_FILES)
+        or any((parent / name).is_file() for parent in folder.parents for name in ("pyproject.toml", "setup.py"))
     )
 
 

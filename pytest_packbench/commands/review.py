@@ -10,7 +10,7 @@ from difflib import unified_diff
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from pytest_packbench.cases.files import LINES_SUFFIX, CaseIndex, format_location, iter_cases
+from pytest_packbench.cases.files import LINES_SUFFIX, format_location, iter_cases
 from pytest_packbench.cases.load import check_case, parse_case, parse_json, parse_mark
 from pytest_packbench.cli import FAILED, FINE, UsageError
 from pytest_packbench.commands.paths import add_packs, add_root, suite_and_pack, write_file
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     import argparse
     from collections.abc import Iterator, Sequence
 
+    from pytest_packbench.cases.files import CaseLocation
     from pytest_packbench.model.case import Case
     from pytest_packbench.model.pack import Pack
     from pytest_packbench.model.policy import ReviewMark
@@ -38,12 +39,12 @@ class ReviewedSuite(NamedTuple):
     Attributes:
         suite: the suite.
         pack: its pack.
-        cases: where its cases are, by id.
+        cases: where its cases are, by id; an invalid suite has an id twice.
     """
 
     suite: Suite
     pack: Pack
-    cases: CaseIndex
+    cases: dict[str, list[CaseLocation]]
 
 
 class NotAppliedError(ValueError):
@@ -122,7 +123,10 @@ def _open_suite(name: str, arguments: argparse.Namespace) -> ReviewedSuite:
         own = suite.name.rpartition("/")[2]
         advice = f"copy the suite with packbench init --from {own}, run the copy, and mark its cases"
         raise UsageError(f'suite "{name}": cases of the installed package can\'t be changed; {advice}')
-    return ReviewedSuite(suite, pack, CaseIndex(iter_cases(suite.cases_path)))
+    cases: dict[str, list[CaseLocation]] = {}
+    for location in iter_cases(suite.cases_path):
+        cases.setdefault(location.written_id, []).append(location)
+    return ReviewedSuite(suite, pack, cases)
 
 
 def _apply(mark: ReviewMark, reviewed: ReviewedSuite, files: dict[str, CaseFile]) -> bool:
@@ -132,13 +136,17 @@ def _apply(mark: ReviewMark, reviewed: ReviewedSuite, files: dict[str, CaseFile]
         ValueError: it can't be changed; one line.
         OSError: its file can't be read.
     """
-    location = reviewed.cases.find(mark.case)
+    location, *others = reviewed.cases.get(mark.case, [None])
     if location is None:
         raise NotAppliedError(f"suite {mark.suite} has no case with this id; run the suite again, and mark its cases")
-    file = files.get(location.path) or CaseFile(location.path)
-    files[location.path], source = file, format_location(file.name, location.line)
+    if others:
+        raise NotAppliedError(f"{len(others) + 1} cases have this id; give each an id of its own")
+    # suites may share a file by links
+    real = os.path.realpath(location.path)
+    file = files.get(real) or CaseFile(location.path)
+    files[real], source = file, format_location(file.name, location.line)
     part = max(location.line - 1, 0)
-    raw, config = file.before[part].encode(), reviewed.suite.config
+    raw, config = file.lines[part].encode(), reviewed.suite.config
     loaded = parse_case(raw, reviewed.pack.case_model, source=source, stem=None, pack=config.pack)
     if loaded.sha256 != mark.case_sha256:
         if mark.review in [review.model_dump() for review in loaded.case.notes.reviews]:

@@ -167,13 +167,30 @@ def test_history_shows_like_runs_with_their_trend_and_flaky_cases(
 
 def test_a_copy_of_a_run_does_not_count(history: Callable[..., str], tmp_path: Path) -> None:
     toy, before = tmp_path / "toy", history("--all")
-    for name in ("copied", f"{ulid(14)}-copy"):
+    # others have no run's name
+    for name in (ulid(21), "copied", f"{ulid(14)}-copy"):
         shutil.copytree(toy / ulid(14), toy / name)
     shown = history("--all")
     assert shown.startswith(before.partition("\n## Runs in no trend")[0])
-    for name in ("copied", f"{ulid(14)}-copy"):
-        assert re.search(rf"{name}: .*contains the run {ulid(14)}, which counts in the folder of this name", shown)
-    assert f"4 runs in no trend (copied, {ulid(20)}, {ulid(14)}-copy and 1 more)" in history()
+    assert re.search(rf"{ulid(21)}: .*contains the run {ulid(14)}, which counts in the folder of this name", shown)
+    assert f"3 runs in no trend ({ulid(21)}, {ulid(20)}, {ulid(3)})" in history()
+
+
+def test_runs_of_which_none_is_complete_are_shown_with_their_reasons(
+    tmp_path: Path, history: Callable[..., str]
+) -> None:
+    for folder in (tmp_path / "toy").glob("*/"):
+        if folder.name not in {ulid(3), ulid(20)}:
+            shutil.rmtree(folder)
+    (tmp_path / "toy" / "notes").mkdir()
+    partial = f"TMP/toy/{ulid(3)}: partial: shard 1/2"
+    error = history(code=2)
+    assert error.startswith(f"packbench: no complete run under TMP/toy; the latest: {ulid(20)}: ")
+    assert (error.endswith(f"; {ulid(3)}: {partial}\n"), "notes" in error) == (True, False)
+    assert history("--all").startswith(f"## Runs in no trend\n\n- {ulid(3)}: {partial}\n- {ulid(20)}: ")
+    document = json.loads(history("--all", "--format", "json"))
+    assert (document["trends"], document["others"][0]) == ([], {"run": ulid(3), "trouble": partial})
+    assert history("a", "--all", code=2) == error
 
 
 def test_history_of_a_case_shows_its_verdicts_and_what_changed(

@@ -248,12 +248,12 @@ class Lines(Importer):
         return {"suite.yaml": "pack: generic\n"}
 
 
-def write_lines(*drafts: CaseDraft, force: bool = False) -> list[str]:
+def write_lines(*drafts: CaseDraft, force: bool = False, missing: int = 0) -> list[str]:
     """Import drafts into one file of many cases; return the state of each, or why it can't be imported."""
     importer = (GenericPack(), Lines())
     suite = Destination(Namespace(suite="s", root=Path(), force=force, importer=importer))
     checked = list(suite.checked(drafts))
-    suite.write(checked)
+    suite.write(checked, expected=sum(isinstance(entry, CheckedCase) for entry in checked) + missing)
     return [entry.state if isinstance(entry, CheckedCase) else entry.message for entry in checked]
 
 
@@ -271,10 +271,12 @@ def test_an_import_into_a_file_of_lines_keeps_what_is_there() -> None:
     exists = "s/cases/all.jsonl:2 already exists and differs; pass --force to replace it"
     assert write_lines(draft("b", "other"), draft("d")) == [exists, "new"]
     assert write_lines(draft("b", "other"), draft("a"), force=True) == ["replaced", "unchanged"]
-    # a case with a file of its own
+    # a case with a file of its own, and a source that lost a case
     single.parent.mkdir()
     single.write_text(json.dumps(draft("E").case), "utf-8")
     duplicate = f'/id: duplicate id "e", used in {single.as_posix()}; remove that case, or choose another id'
     assert write_lines(draft("e"), force=True) == [duplicate]
+    with pytest.raises(ValueError, match="the source changed while it was read: 2 cases, then 1"):
+        write_lines(draft("f"), missing=1)
     answers = [(case["id"], case["expected"]) for case in cases_in(file)]
     assert answers == [("a", "x"), ("b", "other"), ("c", "x"), ("d", "x")]

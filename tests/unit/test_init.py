@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import re
 import sys
 from typing import TYPE_CHECKING
 
@@ -117,8 +118,38 @@ def test_init_prints_what_to_run_next_and_what_is_wrong(
     capsys.readouterr()
     assert main(["init", "below"]) == 2
     error = capsys.readouterr().err.replace(str(tmp_path), "<FOLDER>")
-    assert main(["init", "below", "--root", "storage"]) == 0
     expected.check(f"{text}$ packbench init below (below a pytest.ini)\n{error}")
+
+
+@pytest.mark.parametrize(
+    ("name", "root"),
+    [
+        ("pytest.ini", "storage/benchmarks"),
+        ("pyproject.toml", "storage/benchmarks"),
+        ("setup.py", "../storage/benchmarks"),
+    ],
+)
+def test_what_init_prints_below_rootdir_works(
+    pytester: pytest.Pytester,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    name: str,
+    root: str,
+) -> None:
+    (pytester.path / name).touch()
+    inner = pytester.mkdir("inner")
+    monkeypatch.chdir(inner)
+    assert main(["init", "mine"]) == 2
+    assert files(inner) == set()
+    capsys.readouterr()
+    assert main(["init", "mine", "--root", root]) == 0
+    out = capsys.readouterr().out
+    ((python, *run), check) = (
+        re.findall(rf"^{word} +(.*)$", out, re.MULTILINE)[0].split() for word in ("run it:", "check:")
+    )
+    assert python == "python"
+    assert "2 of 2 controls" in pytester.run(sys.executable, *run).stdout.str()
+    assert main(check[1:]) == 0
 
 
 class Terminal(io.StringIO):

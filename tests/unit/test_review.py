@@ -156,6 +156,30 @@ def test_what_does_not_fit_is_refused_and_the_others_are_written(
     assert {name for name, text in files(folder).items() if text != before[name]} == {"b.json"}
 
 
+def test_marks_in_a_file_that_suites_share_by_a_link_are_all_written(tmp_path: Path, folder: Path, review: Any) -> None:
+    lines = folder / "cases" / "more.jsonl"
+    other = write_suite(tmp_path / "storage" / "benchmarks" / "other", (), pack="generic", rules=RULES)
+    (other / "cases").mkdir(exist_ok=True)
+    (other / "cases" / "shared.jsonl").symlink_to(lines)
+    line, last = marked(lines, "quarantine"), json.loads(lines.read_text().split("\n")[2])
+    linked = {**line, "suite": "other", "case": "last", "case_sha256": case_sha256(last)}
+    again = {**line, "suite": "other", "reason": "another"}
+    code, out, (error,) = review(line, linked, again)
+    assert (code, out[-1], "more.jsonl:2 has changed since the run 01ABC" in error) == (1, "2 of 3 marks written", True)
+    assert ["notes" in json.loads(text) for text in lines.read_text().split("\n")] == [False, True, True]
+
+
+@pytest.mark.parametrize(("name", "line"), [("more.jsonl", b"\n"), ("again.jsonl", b"")])
+def test_a_case_whose_id_occurs_twice_is_refused(folder: Path, review: Any, name: str, line: bytes) -> None:
+    mark = marked(folder / "cases" / "more.jsonl", "quarantine")
+    with (folder / "cases" / name).open("ab") as file:
+        file.write(line + json.dumps(case("c", pack_id="generic", expected={"queue": ["other"], "order": 2})).encode())
+    before = files(folder)
+    problem = "case c: 2 cases have this id; give each an id of its own"
+    assert review(mark)[2] == [f"packbench: not applied: review.jsonl:1: {problem}"]
+    assert files(folder) == before
+
+
 @pytest.mark.parametrize(
     ("mark", "content", "problem"),
     [

@@ -226,28 +226,29 @@ def test_history_lists_damaged_and_unfinished_runs_beside_the_others(
     tmp_path: Path, packbench: Run, expected: ExpectedTexts
 ) -> None:
     root = suite(tmp_path, "a")
+    names = [f"01R{number:023d}" for number in range(4)]
     results = [case_result("a", trial=number) for number in range(3)]
     for number in range(3):
-        write(tmp_path, run_of(root, run_id=f"01R{number}"), [*results, case_result("b", "error")], root)
-    (tmp_path / "toy" / "01R1" / "report.json").write_text("{", encoding="utf-8")
-    (tmp_path / "toy" / "01R3").mkdir()
-    with Journal(tmp_path / "toy" / "01R3" / "journal.jsonl") as journal:
+        write(tmp_path, run_of(root, run_id=names[number]), [*results, case_result("b", "error")], root)
+    (tmp_path / "toy" / names[1] / "report.json").write_text("{", encoding="utf-8")
+    (tmp_path / "toy" / names[3]).mkdir()
+    with Journal(tmp_path / "toy" / names[3] / "journal.jsonl") as journal:
         journal.append(case_result("a"))
     (tmp_path / "toy" / ".01R9.tmp").mkdir()
     code, output = packbench("history", "toy", "--output", str(tmp_path))
     assert code == 0
     expected.check(output.replace(str(tmp_path), "TMP").replace(run_of(root).suite_sha256[:12], "RULES"), "md")
     assert packbench("history", "toy", "--output", str(tmp_path), "--limit", "2")[1].count("\n| 01R") == 2
-    report = tmp_path / "toy" / "01R0" / "report.json"
+    report = tmp_path / "toy" / names[0] / "report.json"
     endless = re.sub(r'"selected": ?\d+', '"selected": 1e999', report.read_text("utf-8"))
     assert "1e999" in endless
     report.write_text(endless, "utf-8")
     assert packbench("history", "toy", "--output", str(tmp_path))[0] == 0
     for number in (0, 2):
-        (tmp_path / "toy" / f"01R{number}" / "report.json").write_text('{"packbench": {"version": true}}', "utf-8")
+        (tmp_path / "toy" / names[number] / "report.json").write_text('{"packbench": {"version": true}}', "utf-8")
     code, output = packbench("history", "toy", "--output", str(tmp_path), "--limit", "3")
     assert code == 2
-    assert output.startswith(f"packbench: no complete run under {tmp_path / 'toy'}; the latest: 01R3: ")
+    assert output.startswith(f"packbench: no complete run under {tmp_path / 'toy'}; the latest: {names[3]}: ")
 
 
 def test_rescoring_scores_each_stored_result_by_the_current_rules(
