@@ -30,7 +30,6 @@ _CONNECT_S = 10.0
 _FIRST_NO_SUCCESS = 300
 _RETRIED = frozenset({"timeout", "network", "rate_limit", "overloaded", "server_error"})
 _FIRST_DELAY_S, _MAX_DELAY_S, _MAX_RETRY_AFTER_S = 0.5, 8.0, 120.0
-_REFUSALS = frozenset({HTTPStatus.BAD_REQUEST, HTTPStatus.UNPROCESSABLE_ENTITY})
 # the parameter itself is refused, not its value: a value out of range is the user's mistake and stays an error
 _REFUSED_PARAMETER = re.compile(
     r"(?i)\b(unsupported|not support(ed)?|n't support|deprecated|not permitted|not allowed|may not|not compatible|"
@@ -55,6 +54,7 @@ class HttpBackend(ABC):
         model: the model's name.
         default_model: the model's name where none is set; empty: one has to be set.
         continues_texts: whether it can send a text as it is (`ModelRequest.raw`).
+        refusals: statuses of responses that it reads itself; any other from 300 is an error.
 
     Raises:
         BackendUnusable: no client can be created.
@@ -64,6 +64,7 @@ class HttpBackend(ABC):
     extra: ClassVar[str]
     default_model: ClassVar[str] = ""
     continues_texts: ClassVar[bool] = False
+    refusals: ClassVar[frozenset[int]] = frozenset()
 
     def __init__(self, options: BackendOptions, url: str, *, label: str = "", **client_options: Any) -> None:
         http = _http_library(self.name, self.extra)
@@ -142,7 +143,7 @@ class HttpBackend(ABC):
                     response: httpx2.Response = await self._client.post(self._url + path, **body)
                 if response.status_code in OVERLOADED:
                     options.on_overload()
-                if response.status_code < _FIRST_NO_SUCCESS or response.status_code in _REFUSALS:
+                if response.status_code < _FIRST_NO_SUCCESS or response.status_code in self.refusals:
                     return response
                 wait = response.headers.get("retry-after", "")
                 raise self._errors.of_status(response.status_code, response.text)
@@ -174,6 +175,7 @@ class ModelBackend(HttpBackend):
     path: ClassVar[str]
     needs_key: ClassVar[bool] = True
     adjustable: ClassVar[frozenset[str]] = frozenset()
+    refusals = frozenset({HTTPStatus.BAD_REQUEST, HTTPStatus.UNPROCESSABLE_ENTITY})
 
     def __init__(self, options: BackendOptions) -> None:
         own = options.base_url or original(self.address_variable)
@@ -208,7 +210,7 @@ class ModelBackend(HttpBackend):
         while True:
             body = self._body(request, refused)
             response = await self._post(self._path(request), json=body)
-            if response.status_code not in _REFUSALS:
+            if response.status_code not in self.refusals:
                 self._refused |= refused
                 return parse_response(response.text)
             newly_refused = self._refused_parameters(response.text, body) - refused

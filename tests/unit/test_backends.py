@@ -378,9 +378,11 @@ def test_a_proxy_that_no_client_can_use_is_a_mistake_of_the_environment(
         (Reply(hang=True), "{}", "timeout", "wall: no answer within 0.2 seconds"),
         (Reply(body={}), "\ud83d", "bad_request", "wall: "),
         (Reply(status=503, body=b"busy"), "{}", "overloaded", "busy"),
+        # not a ruling, although it is JSON
+        (Reply(status=422, body=b'{"flagged": false}'), "{}", "bad_request", "wall: HTTP 422: "),
         (Reply(body=b"1" * (2**20 + 1)), "{}", "response_unreadable", "an answer longer than 1 MiB"),
     ],
-    ids=["hang", "half a character", "status", "too long"],
+    ids=["hang", "half a character", "status", "refusal", "too long"],
 )
 def test_a_server_of_json_that_does_not_answer_is_an_error(reply: Reply, text: str, kind: str, message: str) -> None:
     error = failed_call("json_server", scripted(reply), request(text), model="wall", timeout_s=0.2)
