@@ -71,7 +71,7 @@ class HttpBackend(ABC):
         if not (options.model or self.default_model):
             raise BackendUnusable(f"the backend {self.name} has no default model: set --packbench-model")
         self.model = options.model or self.default_model
-        self._url = check_url(url, name=self.name).rstrip("/")
+        self._url = check_url(url, name=self.name)
         self._http = http
         self._options = options
         self._errors = ErrorFactory(label or self.name, options.redactor or Redactor(os.environ))
@@ -80,6 +80,8 @@ class HttpBackend(ABC):
         # further calls wait for a connection as long as it takes
         timeout = http.Timeout(options.timeout_s, connect=min(_CONNECT_S, options.timeout_s), pool=None)
         try:
+            # the client parses it at each call
+            http.URL(self._url)
             self._client = http.AsyncClient(timeout=timeout, limits=limits, **client_options)
         except (ValueError, TypeError, OSError, ImportError, http.InvalidURL) as error:
             raise self._errors.unopened(error) from None
@@ -160,7 +162,7 @@ class ModelBackend(HttpBackend):
     """Asks a provider's API, and learns which parameters the model refuses.
 
     The key comes from `<NAME>_API_KEY` and is required for the provider's own address only; further headers come from
-    `<NAME>_CUSTOM_HEADERS`, `Name: value`, one per line.
+    `<NAME>_CUSTOM_HEADERS`, `Name: value`, one per line, and replace those of the same name.
 
     Attributes:
         address: the provider's own address.
@@ -184,7 +186,9 @@ class ModelBackend(HttpBackend):
         self._refused: frozenset[str] = frozenset()
         prefix = self.name.upper()
         custom = headers_of(f"{prefix}_CUSTOM_HEADERS")
-        headers = [*self._headers(self._key(f"{prefix}_API_KEY")).items(), *custom]
+        own_headers = self._headers(self._key(f"{prefix}_API_KEY")).items()
+        replaced = {name.lower() for name, _ in custom}
+        headers = [*(header for header in own_headers if header[0].lower() not in replaced), *custom]
         super().__init__(options, full_address(own or self.address, self.name), headers=headers)
 
     @property

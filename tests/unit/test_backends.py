@@ -297,6 +297,30 @@ def test_the_key_and_the_options_are_sent(provider: str, monkeypatch: pytest.Mon
     assert (body["model"], body.get("options", body)["temperature"], str(body).count("7")) == ("other", 0.5, 1)
 
 
+@each_provider
+def test_headers_of_the_user_replace_those_of_the_same_name(provider: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(f"{provider.upper()}_API_KEY", KEY)
+    monkeypatch.setenv(f"{provider.upper()}_CUSTOM_HEADERS", "AUTHORIZATION: mine\nX-API-Key: mine")
+    backend: Any = open_backend(provider, BackendOptions(model="m", base_url=LOCAL))
+    headers = backend._client.headers  # noqa: SLF001 - a server may see only one of two
+    assert [headers.get_list(name) for name in ("authorization", "x-api-key")] == [["mine"], ["mine"]]
+
+
+def test_openai_gets_the_organization_and_the_project(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OPENAI_ORG_ID", "org-1")
+    monkeypatch.setenv("OPENAI_PROJECT_ID", "proj-1")
+    _answer, server = complete_once("openai", scripted(hello("openai")))
+    headers = server.requests[0].headers
+    assert (headers["openai-organization"], headers["openai-project"]) == ("org-1", "proj-1")
+
+
+def test_the_address_of_a_server_of_json_is_taken_as_it_is() -> None:
+    with FakeServer(scripted(Reply(body={}))) as server:
+        for path in ("/check/", "/check"):
+            use_backend("json_server", server.url + path, lambda backend: backend.complete(request("{}")))
+    assert [received.path for received in server.requests] == ["/check/", "/check"]
+
+
 @pytest.mark.parametrize("words", DATA["refusals of a parameter"])
 @pytest.mark.parametrize(("provider", "parameter", "instead"), DATA["refused parameters"])
 def test_a_parameter_that_the_model_refuses_is_omitted_from_then_on(
