@@ -7,6 +7,9 @@ import os
 import random
 import re
 from abc import ABC, abstractmethod
+from contextlib import suppress
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Any, ClassVar
 from urllib.parse import urlsplit
@@ -139,19 +142,21 @@ class HttpBackend(ABC):
         """
         options, retries = self._options, 0
         while True:
-            wait = ""
+            wait, status = "", 0
             try:
                 with self._errors.sending(self._http, options.timeout_s):
                     response: httpx2.Response = await self._client.post(self._url + path, **body)
-                if response.status_code in OVERLOADED:
+                status = response.status_code
+                if status in OVERLOADED:
                     options.on_overload()
-                if response.status_code < _FIRST_NO_SUCCESS or response.status_code in self.refusals:
+                if status < _FIRST_NO_SUCCESS or status in self.refusals:
                     return response
                 wait = response.headers.get("retry-after", "")
-                raise self._errors.of_status(response.status_code, response.text)
+                raise self._errors.of_status(status, response.text)
             except BackendError as error:
                 delay_s = retry_delay_s(retries, wait)
-                if error.kind not in _RETRIED or retries == options.retries or delay_s > _MAX_RETRY_AFTER_S:
+                is_temporary = error.kind in _RETRIED or status == HTTPStatus.CONFLICT
+                if not is_temporary or retries == options.retries or delay_s > _MAX_RETRY_AFTER_S:
                     raise
             await asyncio.sleep(delay_s)
             options.on_retry()
@@ -254,15 +259,22 @@ def _http_library(name: str, extra: str) -> ModuleType:
 
 
 def retry_delay_s(retries: int, retry_after: str) -> float:
-    """Return how long to wait before the next try: Retry-After in seconds, else exponentially longer, seconds."""
-    try:
-        requested = float(retry_after)
-    except ValueError:
-        requested = 0.0
+    """Return how long to wait before the next try: Retry-After, else exponentially longer, seconds."""
+    requested = _seconds(retry_after)
     if requested > 0:
         return requested
     jitter = 1 - 0.25 * random.random()  # noqa: S311 - spreads retries, protects nothing
     return min(_FIRST_DELAY_S * 2.0**retries, _MAX_DELAY_S) * jitter
+
+
+def _seconds(retry_after: str) -> float:
+    """Parse Retry-After, seconds or a date (RFC 9110, 10.2.3); 0 where it is neither."""
+    with suppress(ValueError):
+        return float(retry_after)
+    with suppress(ValueError):
+        date = parsedate_to_datetime(retry_after)
+        return (date.replace(tzinfo=date.tzinfo or UTC) - datetime.now(UTC)).total_seconds()
+    return 0.0
 
 
 def headers_of(variable: str) -> list[tuple[str, str]]:

@@ -8,6 +8,8 @@ import os
 import re
 import sys
 from dataclasses import asdict
+from datetime import UTC, datetime, timedelta
+from email.utils import format_datetime
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
@@ -222,7 +224,10 @@ def test_each_of_several_calls_is_repeated_only_where_it_may_help(provider: str)
 
 def test_a_repetition_waits_as_long_as_the_server_asks_or_exponentially_longer() -> None:
     assert retry_delay_s(0, "3") == 3
-    for useless in ("", "soon", "-1", "0", "nan", "Wed, 21 Oct 2026 07:28:00 GMT"):
+    later = datetime.now(UTC) + timedelta(seconds=60)
+    for date in (format_datetime(later, usegmt=True), format_datetime(later).replace("+0000", "-0000")):
+        assert 55 <= retry_delay_s(0, date) <= 60
+    for useless in ("", "soon", "-1", "0", "nan", "Wed, 21 Oct 2015 07:28:00 GMT"):
         assert 0.375 <= retry_delay_s(0, useless) <= 0.5
         assert 1.5 <= retry_delay_s(2, useless) <= 2
         assert 6 <= retry_delay_s(50, useless) <= 8
