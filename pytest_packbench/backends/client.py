@@ -152,7 +152,7 @@ class HttpBackend(ABC):
                 if status < _FIRST_NO_SUCCESS or status in self.refusals:
                     return response
                 wait = response.headers.get("retry-after", "")
-                raise self._errors.of_status(status, response.text)
+                raise self._errors.of_status(status, _text_of(response))
             except BackendError as error:
                 delay_s = retry_delay_s(retries, wait)
                 is_temporary = error.kind in _RETRIED or status == HTTPStatus.CONFLICT
@@ -221,10 +221,11 @@ class ModelBackend(HttpBackend):
             response = await self._post(self._path(request), json=body)
             if response.status_code not in self.refusals:
                 self._refused |= refused
-                return parse_response(response.text)
-            newly_refused = self._refused_parameters(response.text, body) - refused
+                return parse_response(_text_of(response))
+            text = _text_of(response)
+            newly_refused = self._refused_parameters(text, body) - refused
             if not newly_refused:
-                raise self._errors.of_status(response.status_code, response.text)
+                raise self._errors.of_status(response.status_code, text)
             refused |= newly_refused
 
     def _refused_parameters(self, text: str, body: dict[str, Any]) -> frozenset[str]:
@@ -256,6 +257,14 @@ def _http_library(name: str, extra: str) -> ModuleType:
             f"the backend {name} needs the package httpx2: pip install 'pytest-packbench[{extra}]'"
         ) from None
     return httpx2
+
+
+def _text_of(response: httpx2.Response) -> str:
+    """Return the text of a response: as UTF-8 where it states a charset that is none of text, such as `hex`."""
+    try:
+        return response.text
+    except Exception:  # noqa: BLE001 - each codec raises its own
+        return response.content.decode(errors="replace")
 
 
 def retry_delay_s(retries: int, retry_after: str) -> float:

@@ -120,6 +120,7 @@ def test_a_redirect_is_not_followed(provider: str, monkeypatch: pytest.MonkeyPat
     advice = "a redirect, which is not followed; set the address to which it leads"
     assert (error.kind, str(error)) == ("bad_request", f"{provider}: HTTP 308: {advice}")
     assert other.requests == []
+    assert str(failed_call(provider, scripted(Reply(status=304)))) == f"{provider}: HTTP 304"
 
 
 def reply_to(provider: str, fields: dict[str, Any]) -> Reply:
@@ -319,6 +320,21 @@ def test_openai_gets_the_organization_and_the_project(monkeypatch: pytest.Monkey
     assert (headers["openai-organization"], headers["openai-project"]) == ("org-1", "proj-1")
 
 
+@pytest.mark.parametrize("encoding", ["utf-8-sig", "utf-16", "utf-32-le"])
+def test_a_server_of_json_may_answer_in_any_encoding_of_unicode(encoding: str) -> None:
+    reply = Reply(body='{"word": "Zwölf"}'.encode(encoding))
+    assert complete_once("json_server", scripted(reply), request("{}"))[0].content == {"word": "Zwölf"}
+
+
+@pytest.mark.parametrize("charset", ["hex", "idna", "rot13", "undefined", "unknown"])
+def test_a_charset_that_is_none_of_text_is_read_as_utf_8(charset: str) -> None:
+    headers = {"content-type": f"application/json; charset={charset}"}
+    reply = hello("openai")
+    reply.headers.update(headers)
+    assert complete_once("openai", scripted(reply))[0].content == "hello"
+    assert "busy" in str(failed_call("openai", scripted(Reply(status=500, body=b"busy", headers=headers))))
+
+
 def test_the_address_of_a_server_of_json_is_taken_as_it_is() -> None:
     with FakeServer(scripted(Reply(body={}))) as server:
         for path in ("/check/", "/check"):
@@ -409,9 +425,10 @@ def test_a_proxy_that_no_client_can_use_is_a_mistake_of_the_environment(
         (Reply(status=503, body=b"busy"), "{}", "overloaded", "busy"),
         # not a ruling, although it is JSON
         (Reply(status=422, body=b'{"flagged": false}'), "{}", "bad_request", "wall: HTTP 422: "),
+        (Reply(body=b'"\xff"'), "{}", "response_unreadable", "expected JSON ('utf-8' codec"),
         (Reply(body=b"1" * (2**20 + 1)), "{}", "response_unreadable", "an answer longer than 1 MiB"),
     ],
-    ids=["hang", "half a character", "status", "refusal", "too long"],
+    ids=["hang", "half a character", "status", "refusal", "bytes", "too long"],
 )
 def test_a_server_of_json_that_does_not_answer_is_an_error(reply: Reply, text: str, kind: str, message: str) -> None:
     error = failed_call("json_server", scripted(reply), request(text), model="wall", timeout_s=0.2)
