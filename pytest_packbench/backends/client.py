@@ -7,6 +7,9 @@ import os
 import random
 import re
 from abc import ABC, abstractmethod
+from contextlib import suppress
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Any, ClassVar
 from urllib.parse import urlsplit
@@ -30,7 +33,6 @@ _CONNECT_S = 10.0
 _FIRST_NO_SUCCESS = 300
 _RETRIED = frozenset({"timeout", "network", "rate_limit", "overloaded", "server_error"})
 _FIRST_DELAY_S, _MAX_DELAY_S, _MAX_RETRY_AFTER_S = 0.5, 8.0, 120.0
-_REFUSALS = frozenset({HTTPStatus.BAD_REQUEST, HTTPStatus.UNPROCESSABLE_ENTITY})
 # the parameter itself is refused, not its value: a value out of range is the user's mistake and stays an error
 _REFUSED_PARAMETER = re.compile(
     r"(?i)\b(unsupported|not support(ed)?|n't support|deprecated|not permitted|not allowed|may not|not compatible|"
@@ -55,6 +57,7 @@ class HttpBackend(ABC):
         model: the model's name.
         default_model: the model's name where none is set; empty: one has to be set.
         continues_texts: whether it can send a text as it is (`ModelRequest.raw`).
+        refusals: statuses of responses that it reads itself; any other from 300 is an error.
 
     Raises:
         BackendUnusable: no client can be created.
@@ -64,13 +67,14 @@ class HttpBackend(ABC):
     extra: ClassVar[str]
     default_model: ClassVar[str] = ""
     continues_texts: ClassVar[bool] = False
+    refusals: ClassVar[frozenset[int]] = frozenset()
 
     def __init__(self, options: BackendOptions, url: str, *, label: str = "", **client_options: Any) -> None:
         http = _http_library(self.name, self.extra)
         if not (options.model or self.default_model):
             raise BackendUnusable(f"the backend {self.name} has no default model: set --packbench-model")
         self.model = options.model or self.default_model
-        self._url = check_url(url, name=self.name).rstrip("/")
+        self._url = check_url(url, name=self.name)
         self._http = http
         self._options = options
         self._errors = ErrorFactory(label or self.name, options.redactor or Redactor(os.environ))
@@ -79,6 +83,8 @@ class HttpBackend(ABC):
         # further calls wait for a connection as long as it takes
         timeout = http.Timeout(options.timeout_s, connect=min(_CONNECT_S, options.timeout_s), pool=None)
         try:
+            # the client parses it at each call
+            http.URL(self._url)
             self._client = http.AsyncClient(timeout=timeout, limits=limits, **client_options)
         except (ValueError, TypeError, OSError, ImportError, http.InvalidURL) as error:
             raise self._errors.unopened(error) from None
@@ -136,19 +142,21 @@ class HttpBackend(ABC):
         """
         options, retries = self._options, 0
         while True:
-            wait = ""
+            wait, status = "", 0
             try:
                 with self._errors.sending(self._http, options.timeout_s):
                     response: httpx2.Response = await self._client.post(self._url + path, **body)
-                if response.status_code in OVERLOADED:
+                status = response.status_code
+                if status in OVERLOADED:
                     options.on_overload()
-                if response.status_code < _FIRST_NO_SUCCESS or response.status_code in _REFUSALS:
+                if status < _FIRST_NO_SUCCESS or status in self.refusals:
                     return response
                 wait = response.headers.get("retry-after", "")
-                raise self._errors.of_status(response.status_code, response.text)
+                raise self._errors.of_status(status, _text_of(response))
             except BackendError as error:
                 delay_s = retry_delay_s(retries, wait)
-                if error.kind not in _RETRIED or retries == options.retries or delay_s > _MAX_RETRY_AFTER_S:
+                is_temporary = error.kind in _RETRIED or status == HTTPStatus.CONFLICT
+                if not is_temporary or retries == options.retries or delay_s > _MAX_RETRY_AFTER_S:
                     raise
             await asyncio.sleep(delay_s)
             options.on_retry()
@@ -159,7 +167,7 @@ class ModelBackend(HttpBackend):
     """Asks a provider's API, and learns which parameters the model refuses.
 
     The key comes from `<NAME>_API_KEY` and is required for the provider's own address only; further headers come from
-    `<NAME>_CUSTOM_HEADERS`, `Name: value`, one per line.
+    `<NAME>_CUSTOM_HEADERS`, `Name: value`, one per line, and replace those of the same name.
 
     Attributes:
         address: the provider's own address.
@@ -174,6 +182,7 @@ class ModelBackend(HttpBackend):
     path: ClassVar[str]
     needs_key: ClassVar[bool] = True
     adjustable: ClassVar[frozenset[str]] = frozenset()
+    refusals = frozenset({HTTPStatus.BAD_REQUEST, HTTPStatus.UNPROCESSABLE_ENTITY})
 
     def __init__(self, options: BackendOptions) -> None:
         own = options.base_url or original(self.address_variable)
@@ -182,7 +191,9 @@ class ModelBackend(HttpBackend):
         self._refused: frozenset[str] = frozenset()
         prefix = self.name.upper()
         custom = headers_of(f"{prefix}_CUSTOM_HEADERS")
-        headers = [*self._headers(self._key(f"{prefix}_API_KEY")).items(), *custom]
+        own_headers = self._headers(self._key(f"{prefix}_API_KEY")).items()
+        replaced = {name.lower() for name, _ in custom}
+        headers = [*(header for header in own_headers if header[0].lower() not in replaced), *custom]
         super().__init__(options, full_address(own or self.address, self.name), headers=headers)
 
     @property
@@ -208,12 +219,13 @@ class ModelBackend(HttpBackend):
         while True:
             body = self._body(request, refused)
             response = await self._post(self._path(request), json=body)
-            if response.status_code not in _REFUSALS:
+            if response.status_code not in self.refusals:
                 self._refused |= refused
-                return parse_response(response.text)
-            newly_refused = self._refused_parameters(response.text, body) - refused
+                return parse_response(_text_of(response))
+            text = _text_of(response)
+            newly_refused = self._refused_parameters(text, body) - refused
             if not newly_refused:
-                raise self._errors.of_status(response.status_code, response.text)
+                raise self._errors.of_status(response.status_code, text)
             refused |= newly_refused
 
     def _refused_parameters(self, text: str, body: dict[str, Any]) -> frozenset[str]:
@@ -247,16 +259,31 @@ def _http_library(name: str, extra: str) -> ModuleType:
     return httpx2
 
 
-def retry_delay_s(retries: int, retry_after: str) -> float:
-    """Return how long to wait before the next try: Retry-After in seconds, else exponentially longer, seconds."""
+def _text_of(response: httpx2.Response) -> str:
+    """Return the text of a response: as UTF-8 where it states a charset that is none of text, such as `hex`."""
     try:
-        requested = float(retry_after)
-    except ValueError:
-        requested = 0.0
+        return response.text
+    except Exception:  # noqa: BLE001 - each codec raises its own
+        return response.content.decode(errors="replace")
+
+
+def retry_delay_s(retries: int, retry_after: str) -> float:
+    """Return how long to wait before the next try: Retry-After, else exponentially longer, seconds."""
+    requested = _seconds(retry_after)
     if requested > 0:
         return requested
     jitter = 1 - 0.25 * random.random()  # noqa: S311 - spreads retries, protects nothing
     return min(_FIRST_DELAY_S * 2.0**retries, _MAX_DELAY_S) * jitter
+
+
+def _seconds(retry_after: str) -> float:
+    """Parse Retry-After, seconds or a date (RFC 9110, 10.2.3); 0 where it is neither."""
+    with suppress(ValueError):
+        return float(retry_after)
+    with suppress(ValueError):
+        date = parsedate_to_datetime(retry_after)
+        return (date.replace(tzinfo=date.tzinfo or UTC) - datetime.now(UTC)).total_seconds()
+    return 0.0
 
 
 def headers_of(variable: str) -> list[tuple[str, str]]:

@@ -36,7 +36,7 @@ class ErrorFactory:
 
     def of_status(self, status: int, body: str) -> BackendError:
         """Return the error of an HTTP response that reports a failure, with the message in its body."""
-        if status < HTTPStatus.BAD_REQUEST:
+        if status < HTTPStatus.BAD_REQUEST and status != HTTPStatus.NOT_MODIFIED:
             body = "a redirect, which is not followed; set the address to which it leads"
         return self._of_status(status, f"HTTP {status}", body)
 

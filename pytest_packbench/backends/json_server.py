@@ -5,6 +5,7 @@ It answers the requests of guards over HTTP, so that they are counted, recorded 
 
 from __future__ import annotations
 
+import json
 from typing import TYPE_CHECKING, Any
 
 from pytest_packbench.backends.answers import UnreadableResponse, parse_response
@@ -34,9 +35,13 @@ class JsonServer(HttpBackend):
     async def _ask(self, request: ModelRequest) -> Any:
         text = request.messages[-1]["content"]
         response = await self._post(content=text, headers={"content-type": "application/json"})
-        if len(response.content) > _MAX_BYTES:
+        content = response.content
+        if len(content) > _MAX_BYTES:
             raise UnreadableResponse(f"an answer longer than {_MAX_BYTES // 2**20} MiB")
-        return parse_response(response.text)
+        try:
+            return parse_response(content.decode(json.detect_encoding(content)))
+        except UnicodeDecodeError as error:
+            raise UnreadableResponse(f"expected JSON ({error})") from None
 
     def _answer(self, data: Any, request: ModelRequest, usage: Usage) -> ModelAnswer:  # noqa: ARG002 - any JSON is an answer
         return ModelAnswer(content=data)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from typing import TYPE_CHECKING, Any
 
 from pytest_packbench.backends.answers import (
@@ -44,6 +45,11 @@ class OpenAI(ModelBackend):
         super().__init__(options)
         # other servers accept the older name, OpenAI's newer models only the newer one
         self._limits = _LIMITS[::-1] if self._is_own_server else _LIMITS
+
+    def _headers(self, key: str) -> dict[str, str]:
+        account = {"OpenAI-Organization": "OPENAI_ORG_ID", "OpenAI-Project": "OPENAI_PROJECT_ID"}
+        values = {name: os.environ.get(variable, "").strip() for name, variable in account.items()}
+        return {**super()._headers(key), **{name: value for name, value in values.items() if value}}
 
     def _path(self, request: ModelRequest) -> str:
         return "/completions" if request.raw else self.path

@@ -36,11 +36,12 @@ def originals(environment: Mapping[str, str]) -> dict[str, str]:
 
 
 def full_address(value: str, provider: str) -> str:
-    """Return an address with a scheme; Ollama's variable may be a host, or the one that its server binds."""
-    if "://" not in value:
+    """Return an address; Ollama's variable may be a host without a scheme, or the one that its server binds."""
+    # a key would go to another's over plain HTTP
+    if "://" not in value and provider == "ollama":
         host, _, path = value.partition("/")
         # as its own client completes it
-        port = "" if re.search(r":\d+$", host) or provider != "ollama" else ":11434"
+        port = "" if re.search(r":\d+$", host) else ":11434"
         value = f"http://{'127.0.0.1' * host.startswith(':')}{host}{port}{'/' * bool(path)}{path}"
     return re.sub(r"(://|@)0\.0\.0\.0(?=[:/]|$)", r"\g<1>127.0.0.1", value).rstrip("/")
 

@@ -7,11 +7,13 @@ otherwise.
 
 from __future__ import annotations
 
+import asyncio
 import json
 from contextlib import suppress
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from tempfile import TemporaryFile
 from typing import TYPE_CHECKING, Any
+from weakref import WeakValueDictionary
 
 from pytest_packbench.files import LIMITS, read_regular, write_atomic
 from pytest_packbench.model.case import canonical_sha256
@@ -36,7 +38,8 @@ class AnswerCache:
     """A folder of answers; several tasks and several processes may use it at once.
 
     Errors are not cached, nor answers that contain a secret; refusals are. A file that can't be read counts as missing
-    and is replaced.
+    and is replaced. Of equal requests that one process makes at the same time, the first is sent and the others wait
+    for its answer.
 
     Attributes:
         folder: where answers are stored; created where it is missing.
@@ -47,6 +50,7 @@ class AnswerCache:
     folder: Path
     parameters: Mapping[str, Any]
     redactor: Redactor
+    _locks: WeakValueDictionary[Path, asyncio.Lock] = field(default_factory=WeakValueDictionary)
 
     def check(self) -> None:
         """Create the folder and check that it is writable; later write errors are ignored.
@@ -84,15 +88,17 @@ class AnswerCache:
             "again": repetition,
             "request": request.as_json(),
         }
-        stored = self.load(key)
-        with suppress(TypeError, ValueError):
-            # the tokens are beside the rest
-            return adapter(ModelAnswer).validate_python({**stored, "usage": stored}), True
-        answer = await backend.complete(request)
-        data = asdict(answer)
-        usage = data.pop("usage")
-        self.store(key, data | usage)
-        return answer, False
+        lock = self._locks.setdefault(self._path(key), asyncio.Lock())
+        async with lock:
+            stored = self.load(key)
+            with suppress(TypeError, ValueError):
+                # the tokens are beside the rest
+                return adapter(ModelAnswer).validate_python({**stored, "usage": stored}), True
+            answer = await backend.complete(request)
+            data = asdict(answer)
+            usage = data.pop("usage")
+            self.store(key, data | usage)
+            return answer, False
 
     def load(self, key: Mapping[str, Any]) -> Any:
         """Return what is stored under a key; None where there is nothing, or it can't be read."""

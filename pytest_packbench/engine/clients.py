@@ -85,7 +85,7 @@ class Clients:
         name, model = self._selected(suite, pack, caller)
         if options.mode == "fixture":
             return SuiteBackends(backend=name, model=model, live=None, roles=frozenset(roles))
-        from pytest_packbench.engine.metering import LiveModels
+        from pytest_packbench.engine.metering import LiveModels, price_of
 
         primary = None
         if name != STUB and not self.serves_gateway:
@@ -103,6 +103,18 @@ class Clients:
                 )
             primary = self._priced(suite, name, model)
             model = primary.backend.model
+        elif (
+            caller.opaque
+            and options.caps.cost is not None
+            # the gateway sees which models a program calls
+            and not (self.serves_gateway and caller.runs_offline)
+            and price_of(rules, name, model) is None
+        ):
+            raise SetupError(
+                "--packbench-max-cost: the target runs outside this process and the price of its model is unknown; "
+                "name the model with --packbench-backend and --packbench-model, and set its prices in suite.yaml or "
+                "pip install 'pytest-packbench[prices]'"
+            )
         by_role = {role: self._priced(suite, *names[:2], RoleModel(*names)) for role, names in roles.items()}
         live = LiveModels(
             primary=primary, by_role=by_role, ledger=self.ledger, redactor=self.redactor, cache=self._cache
@@ -202,12 +214,22 @@ class Clients:
 
 
 def _check_observable(suite: Suite, caller: TargetCaller, options: RunOptions) -> None:
-    """Check that the calls of a target can be recorded, where that is requested."""
-    if options.mode == "record" and not (caller.opaque or caller.asks_model or caller.without_model):
+    """Check that the calls of a target can be recorded and limited, where that is requested."""
+    if caller.opaque or caller.asks_model or caller.without_model:
+        return
+    if options.mode == "record":
         remedy = "let it call models through context.llm, run it as cmd: or http:, or mark it with without_model"
         raise SetupError(
             f'--packbench-mode=record: suite "{suite.name}": the target takes no context, so that none of its model '
             f"calls can be recorded; {remedy}"
+        )
+    caps = {"--packbench-max-tokens": options.caps.tokens, "--packbench-max-cost": options.caps.cost}
+    option = next((name for name, cap in caps.items() if cap is not None), "")
+    if option:
+        raise SetupError(
+            f'{option}: suite "{suite.name}": the target takes no context, so that its model calls are not counted; '
+            "let it take a context and call models through context.llm or report usage in its results, or mark it "
+            "with without_model"
         )
 
 

@@ -8,6 +8,8 @@ import os
 import re
 import sys
 from dataclasses import asdict
+from datetime import UTC, datetime, timedelta
+from email.utils import format_datetime
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
@@ -118,6 +120,7 @@ def test_a_redirect_is_not_followed(provider: str, monkeypatch: pytest.MonkeyPat
     advice = "a redirect, which is not followed; set the address to which it leads"
     assert (error.kind, str(error)) == ("bad_request", f"{provider}: HTTP 308: {advice}")
     assert other.requests == []
+    assert str(failed_call(provider, scripted(Reply(status=304)))) == f"{provider}: HTTP 304"
 
 
 def reply_to(provider: str, fields: dict[str, Any]) -> Reply:
@@ -222,7 +225,10 @@ def test_each_of_several_calls_is_repeated_only_where_it_may_help(provider: str)
 
 def test_a_repetition_waits_as_long_as_the_server_asks_or_exponentially_longer() -> None:
     assert retry_delay_s(0, "3") == 3
-    for useless in ("", "soon", "-1", "0", "nan", "Wed, 21 Oct 2026 07:28:00 GMT"):
+    later = datetime.now(UTC) + timedelta(seconds=60)
+    for date in (format_datetime(later, usegmt=True), format_datetime(later).replace("+0000", "-0000")):
+        assert 55 <= retry_delay_s(0, date) <= 60
+    for useless in ("", "soon", "-1", "0", "nan", "Wed, 21 Oct 2015 07:28:00 GMT"):
         assert 0.375 <= retry_delay_s(0, useless) <= 0.5
         assert 1.5 <= retry_delay_s(2, useless) <= 2
         assert 6 <= retry_delay_s(50, useless) <= 8
@@ -295,6 +301,45 @@ def test_the_key_and_the_options_are_sent(provider: str, monkeypatch: pytest.Mon
     headers, body = server.requests[0].headers, server.requests[0].json()
     assert headers.get("authorization") == f"Bearer {KEY}" or headers["x-api-key"] == KEY
     assert (body["model"], body.get("options", body)["temperature"], str(body).count("7")) == ("other", 0.5, 1)
+
+
+@each_provider
+def test_headers_of_the_user_replace_those_of_the_same_name(provider: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(f"{provider.upper()}_API_KEY", KEY)
+    monkeypatch.setenv(f"{provider.upper()}_CUSTOM_HEADERS", "AUTHORIZATION: mine\nX-API-Key: mine")
+    backend: Any = open_backend(provider, BackendOptions(model="m", base_url=LOCAL))
+    headers = backend._client.headers  # noqa: SLF001 - a server may see only one of two
+    assert [headers.get_list(name) for name in ("authorization", "x-api-key")] == [["mine"], ["mine"]]
+
+
+def test_openai_gets_the_organization_and_the_project(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OPENAI_ORG_ID", "org-1")
+    monkeypatch.setenv("OPENAI_PROJECT_ID", "proj-1")
+    _answer, server = complete_once("openai", scripted(hello("openai")))
+    headers = server.requests[0].headers
+    assert (headers["openai-organization"], headers["openai-project"]) == ("org-1", "proj-1")
+
+
+@pytest.mark.parametrize("encoding", ["utf-8-sig", "utf-16", "utf-32-le"])
+def test_a_server_of_json_may_answer_in_any_encoding_of_unicode(encoding: str) -> None:
+    reply = Reply(body='{"word": "Zwölf"}'.encode(encoding))
+    assert complete_once("json_server", scripted(reply), request("{}"))[0].content == {"word": "Zwölf"}
+
+
+@pytest.mark.parametrize("charset", ["hex", "idna", "rot13", "undefined", "unknown"])
+def test_a_charset_that_is_none_of_text_is_read_as_utf_8(charset: str) -> None:
+    headers = {"content-type": f"application/json; charset={charset}"}
+    reply = hello("openai")
+    reply.headers.update(headers)
+    assert complete_once("openai", scripted(reply))[0].content == "hello"
+    assert "busy" in str(failed_call("openai", scripted(Reply(status=500, body=b"busy", headers=headers))))
+
+
+def test_the_address_of_a_server_of_json_is_taken_as_it_is() -> None:
+    with FakeServer(scripted(Reply(body={}))) as server:
+        for path in ("/check/", "/check"):
+            use_backend("json_server", server.url + path, lambda backend: backend.complete(request("{}")))
+    assert [received.path for received in server.requests] == ["/check/", "/check"]
 
 
 @pytest.mark.parametrize("words", DATA["refusals of a parameter"])
@@ -378,9 +423,12 @@ def test_a_proxy_that_no_client_can_use_is_a_mistake_of_the_environment(
         (Reply(hang=True), "{}", "timeout", "wall: no answer within 0.2 seconds"),
         (Reply(body={}), "\ud83d", "bad_request", "wall: "),
         (Reply(status=503, body=b"busy"), "{}", "overloaded", "busy"),
+        # not a ruling, although it is JSON
+        (Reply(status=422, body=b'{"flagged": false}'), "{}", "bad_request", "wall: HTTP 422: "),
+        (Reply(body=b'"\xff"'), "{}", "response_unreadable", "expected JSON ('utf-8' codec"),
         (Reply(body=b"1" * (2**20 + 1)), "{}", "response_unreadable", "an answer longer than 1 MiB"),
     ],
-    ids=["hang", "half a character", "status", "too long"],
+    ids=["hang", "half a character", "status", "refusal", "bytes", "too long"],
 )
 def test_a_server_of_json_that_does_not_answer_is_an_error(reply: Reply, text: str, kind: str, message: str) -> None:
     error = failed_call("json_server", scripted(reply), request(text), model="wall", timeout_s=0.2)

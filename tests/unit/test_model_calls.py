@@ -240,6 +240,14 @@ def test_a_damaged_file_is_written_again(tmp_path: Path, content: bytes | None) 
     assert path.read_bytes() == whole
 
 
+def test_equal_calls_at_the_same_time_are_one_unless_it_fails(tmp_path: Path) -> None:
+    error, backend = BackendError("timeout", "late"), backend_with()
+    failing = backend_with(error)
+    assert (complete(tmp_path, failing, calls=3), failing.calls) == ([error] * 3, 3)
+    assert complete(tmp_path, backend, calls=20) == [(ANSWER, False)] + [(ANSWER, True)] * 19
+    assert backend.calls == 1
+
+
 def test_a_folder_that_cannot_be_written_costs_no_answer(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     assert complete(tmp_path / "file" / "below", backend_with()) == [(ANSWER, False)]

@@ -74,6 +74,12 @@ def prepare(folder: Path, target: Callable[..., Any], options: RunOptions) -> No
         ),
         (optional, RunOptions(mode="record"), "the target calls a model, and no backend is set"),
         (required, RunOptions(mode="live"), "the target calls a model, and no backend is set"),
+        (
+            alone,
+            RunOptions(mode="live", caps=Caps(tokens=10)),
+            "--packbench-max-tokens: * calls are not counted; let it",
+        ),
+        (alone, RunOptions(mode="live", caps=Caps(cost=0.1)), "--packbench-max-cost: * calls are not counted; let it"),
     ],
 )
 def test_what_cannot_work_is_refused(

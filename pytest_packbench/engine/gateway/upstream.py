@@ -28,6 +28,7 @@ _HEAD_BYTES = 64 * 1024
 _PIECE_BYTES = 256 * 1024
 # servers close after 5 seconds or later
 _MAX_IDLE_S = 4.0
+_COMPRESSIONS = frozenset({"gzip", "x-gzip", "deflate", "br", "zstd", "compress"})
 _NOT_FORWARDED = frozenset(
     {
         *("accept-encoding", "connection", "content-length", "expect", "forwarded", "host", "keep-alive", "te"),
@@ -285,7 +286,9 @@ async def _head(reader: asyncio.StreamReader) -> tuple[int, str, dict[str, str]]
     headers = fields_of(lines)
     if status is None or headers.get("transfer-encoding", "chunked").lower() != "chunked":
         raise ValueError(first)
-    if (coding := headers.get("content-encoding", "identity").lower()) != "identity":
+    # other values say nothing of the bytes
+    coding = headers.get("content-encoding", "").lower()
+    if not _COMPRESSIONS.isdisjoint(re.split("[, ]+", coding)):
         raise UpstreamError(f"the answer is compressed ({coding}), although this was not asked for")
     if _LENGTH in headers:
         # it may be repeated, as long as it stays the same
