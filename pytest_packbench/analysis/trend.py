@@ -56,27 +56,23 @@ class Kind(NamedTuple):
 
 
 class TrendPoint(NamedTuple):
-    """An earlier run of the same kind, as a point of the trend.
+    """A run as a point of its trend.
 
     Attributes:
-        run_id: its id.
-        finished_at: when it ended, `YYYY-MM-DDTHH:MM:SS.mmmZ`.
+        run: its metadata; where the hash of its rules changes, the trend is broken.
         status: `passed`, `failed` or `partial`.
         passed: judged cases that passed.
         judged: judged cases.
         mean_score: 0 to 1; None if no case was judged.
         interval: two-sided Wilson interval of the pass rate, 0 to 1; None without one.
-        suite_sha256: hash of the scoring rules, which break the trend where they change.
     """
 
-    run_id: str
-    finished_at: str
+    run: Run
     status: str
     passed: int
     judged: int
     mean_score: float | None
     interval: tuple[float, float] | None
-    suite_sha256: str
 
     @property
     def rate(self) -> float | None:
@@ -88,16 +84,14 @@ class EarlierRun(NamedTuple):
     """An earlier run as its report stored it.
 
     Attributes:
-        run: its metadata.
         kind: what it has in common with like runs.
-        point: its figures.
+        point: its metadata and its figures.
         selected: how many cases should have run.
         broken: how many of them ended in error, could not have failed, or did not run.
         results: those of its report, which is open; none once the cases are read.
         cases: each case by its test id, over its trials; none until they are read.
     """
 
-    run: Run
     kind: Kind
     point: TrendPoint
     selected: int
@@ -112,7 +106,7 @@ class EarlierRun(NamedTuple):
             ValueError: one can't be read.
             OSError: the report can't be read.
         """
-        rule = trials_rule_of(self.run)
+        rule = trials_rule_of(self.point.run)
         folded = (fold_case(trials, rule) for trials in by_case(self.results))
         return self._replace(results=(), cases={case.case.test_id: case for case in folded})
 
@@ -214,17 +208,14 @@ def read_earlier(folder: Path) -> EarlierRun:
         raise StoredRunError(f"{folder / REPORT}: /packbench: not a run document") from None
     overall, verdicts = stated.overall, stated.totals.verdicts
     return EarlierRun(
-        run=run,
         kind=kind_of(run, stated.models),
         point=TrendPoint(
-            run_id=run.run_id,
-            finished_at=run.finished_at,
+            run=run,
             status=opened.status,
             passed=overall.passed,
             judged=overall.n,
             mean_score=overall.mean_score,
             interval=overall.interval,
-            suite_sha256=run.suite_sha256,
         ),
         selected=stated.totals.selected,
         broken=sum(verdicts.get(name, 0) for name in ("error", "vacuous", "not_run")),

@@ -172,7 +172,7 @@ def _not_shown(hidden: Mapping[Kind, int], others: Sequence[str]) -> str:
 
 def _step(before: EarlierRun, now: EarlierRun) -> Step:
     # each text begins with what differs
-    rules = [text.partition(":")[0] for text in differences(before.run, now.run)]
+    rules = [text.partition(":")[0] for text in differences(before.point.run, now.point.run)]
     changes = [Change(case, now.cases[test_id]) for test_id, case in before.cases.items() if test_id in now.cases]
     causes = {change.test_id: _cause(*change) for change in changes}
     flipped = [
@@ -222,8 +222,8 @@ def _verdicts(test_id: str, runs: Iterable[EarlierRun]) -> list[str | None]:
 def _run_object(now: EarlierRun, step: Step | None) -> dict[str, Any]:
     point = now.point
     return {
-        "run": point.run_id,
-        "finished": point.finished_at,
+        "run": point.run.run_id,
+        "finished": point.run.finished_at,
         "status": point.status,
         "cases": now.selected,
         "judged": point.judged,
@@ -233,7 +233,7 @@ def _run_object(now: EarlierRun, step: Step | None) -> dict[str, Any]:
         "pass_rate": point.rate,
         "interval": point.interval,
         "mean_score": point.mean_score,
-        "rules": point.suite_sha256[:12],
+        "rules": point.run.suite_sha256[:12],
         "change": None if step is None else _change_object(step),
     }
 
@@ -318,8 +318,8 @@ def _case_run(test_id: str, now: EarlierRun, step: Step | None) -> dict[str, Any
     case = now.cases[test_id]
     passed, trials = case.trials
     return {
-        "run": now.point.run_id,
-        "finished": now.point.finished_at,
+        "run": now.point.run.run_id,
+        "finished": now.point.run.finished_at,
         "verdict": verdict_of(case),
         "score": case.score.score if case.score.counted else None,
         **dict(zip(_CASE_KEYS, values_of(*_CASE_KEYS)(case), strict=True)),

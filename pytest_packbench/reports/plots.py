@@ -138,7 +138,7 @@ def trend_svg(points: Sequence[TrendPoint]) -> str:
         parts.append(_tick(left - 6, y(value) + 4, _percent(value), anchor="end"))
     for (before, _), (point, _), start, end in zip(rated, rated[1:], places, places[1:], strict=False):
         middle = (start[0] + end[0]) / 2
-        if before.suite_sha256 == point.suite_sha256:
+        if before.run.suite_sha256 == point.run.suite_sha256:
             parts.append(_line("line-value", *start, *end))
         else:
             parts.append(_line("break", middle, top, middle, bottom))
@@ -147,7 +147,7 @@ def trend_svg(points: Sequence[TrendPoint]) -> str:
         if point.interval is not None:
             low, high = map(y, point.interval)
             parts.append(_line("interval", x, low, x, high))
-        label = f"{minute(point.finished_at)}: {point.passed} of {point.judged} passed, run {point.run_id}"
+        label = f"{minute(point.run.finished_at)}: {point.passed} of {point.judged} passed, run {point.run.run_id}"
         mark = _mark(x, at, _COLORS.get(point.status, "warn"))
         parts.append(f"<g><title>{_escaped(label)}</title>{mark}</g>")
     return _svg("plot-wide", width, height, parts, "Pass rate of each run, oldest first")

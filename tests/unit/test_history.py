@@ -76,7 +76,10 @@ def test_like_runs_are_the_complete_earlier_runs_of_the_same_pipeline(tmp_path: 
     write(tmp_path, 9).rename(tmp_path / "toy" / ulid(10))
     write(tmp_path, 901)
     runs = like_runs(tmp_path / "toy", NOW, ())
-    assert [(each.run.run_id, each.point.suite_sha256[:2]) for each in runs] == [(ulid(1), "ab"), (ulid(6), "cd")]
+    assert [(each.point.run.run_id, each.point.run.suite_sha256[:2]) for each in runs] == [
+        (ulid(1), "ab"),
+        (ulid(6), "cd"),
+    ]
     first = runs[0].point
     assert (first.passed, first.judged, first.rate, first.mean_score) == (1, 2, 0.5, 0.625)
     assert (first.status, first.finished_at) == ("failed", NOW.finished_at)
@@ -85,7 +88,7 @@ def test_like_runs_are_the_complete_earlier_runs_of_the_same_pipeline(tmp_path: 
     verdicts |= {"toy:plain:a": "passed", "toy:plain:b": "failed", "toy:plain:q": QUARANTINED}
     assert [{name: verdict_of(case) for name, case in each.cases.items()} for each in runs] == [verdicts] * 2
     assert runs[0].cases == runs[1].cases
-    assert [each.run.run_id for each in like_runs(tmp_path / "toy", NOW, (), limit=1)] == [ulid(6)]
+    assert [each.point.run.run_id for each in like_runs(tmp_path / "toy", NOW, (), limit=1)] == [ulid(6)]
     assert like_runs(tmp_path / "none", NOW, ()) == []
 
 
@@ -96,7 +99,7 @@ def test_runs_of_another_model_are_unlike_whether_the_run_or_its_answers_name_it
 
     def found(*models: str, **changes: Any) -> list[str]:
         of = run(run_id=ulid(900), mode="live", **changes)
-        return [each.run.run_id for each in like_runs(tmp_path / "toy", of, models)]
+        return [each.point.run.run_id for each in like_runs(tmp_path / "toy", of, models)]
 
     assert found() == []
     assert found("anthropic/m-2") == [ulid(1)]

@@ -95,7 +95,8 @@ def html_of(*pages: RunPage, **options: Any) -> str:
 
 def point(run_id: str, finished_at: str, suite_sha256: str, **changes: Any) -> TrendPoint:
     """Return an earlier run in which 9 of 10 cases passed."""
-    usual = TrendPoint(run_id, finished_at, "passed", 9, 10, 0.9, (0.6, 0.98), suite_sha256)
+    of = run(run_id=run_id, finished_at=finished_at, suite_sha256=suite_sha256)
+    usual = TrendPoint(of, "passed", 9, 10, 0.9, (0.6, 0.98))
     return usual._replace(**changes)
 
 

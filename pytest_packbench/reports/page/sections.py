@@ -379,13 +379,13 @@ def _trend(page: RunPage) -> Iterator[Block]:
     points = [*page.trend, *_own_point(page)]
     rows = [
         (
-            Cell(point.run_id, css="mono"),
-            minute(point.finished_at),
+            Cell(point.run.run_id, css="mono"),
+            minute(point.run.finished_at),
             verdict_cell(point.status),
             f"{point.passed} of {point.judged}",
             format_interval(point.interval),
             format_mean(point.mean_score),
-            "rules changed" if point.suite_sha256 != before.suite_sha256 else None,
+            "rules changed" if point.run.suite_sha256 != before.run.suite_sha256 else None,
         )
         for before, point in zip([points[0], *points], points, strict=False)
     ]
@@ -402,9 +402,7 @@ def _own_point(page: RunPage) -> Iterator[TrendPoint]:
     run, overall = page.conclusion.run, page.conclusion.statistics.overall
     if not run.partial:
         yield TrendPoint(
-            run_id=run.run_id,
-            finished_at=run.finished_at,
-            suite_sha256=run.suite_sha256,
+            run=run,
             status=run_verdict(page.conclusion).status,
             passed=overall.passed,
             judged=overall.n,
