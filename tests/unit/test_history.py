@@ -82,7 +82,7 @@ def test_like_runs_are_the_complete_earlier_runs_of_the_same_pipeline(tmp_path: 
     ]
     first = runs[0].point
     assert (first.passed, first.judged, first.rate, first.mean_score) == (1, 2, 0.5, 0.625)
-    assert (first.status, first.finished_at) == ("failed", NOW.finished_at)
+    assert (first.status, first.run.finished_at) == ("failed", NOW.finished_at)
     assert first.interval == pytest.approx((0.095, 0.905), abs=0.001)
     verdicts = {f"toy:plain:{name}": name for name in ("error", "vacuous", "not_run")}
     verdicts |= {"toy:plain:a": "passed", "toy:plain:b": "failed", "toy:plain:q": QUARANTINED}
