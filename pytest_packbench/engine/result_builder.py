@@ -200,8 +200,6 @@ def build_result(case_ref: CaseRef, state: AttemptState, context: SuiteContext, 
         done = _attempt_of(state, ("trial", "timestamp", "duration_ms", "cost_usd", "payload"))
         return unscored_result(case_ref, verdict, failure.kind, failure.message, done)
     described, done = _case_of(case_ref), _attempt_of(state, _OF_RESULTS)
-    if done.llm_backend not in EVAL_BACKENDS:
-        done = replace(done, llm_backend=UNKNOWN)
     score = replace(score, answer=outcome.answer, refused=outcome.refused)
     if case.notes.xfail is not None:
         message = f"quarantined (xfail): {case.notes.xfail}; {describe_score(score)}"
@@ -362,7 +360,10 @@ def _case_of(case_ref: CaseRef) -> CaseInfo:
 
 
 def _attempt_of(state: AttemptState, names: Iterable[str]) -> Attempt:
-    return Attempt(**{name: getattr(state, name) for name in names})
+    values = {name: getattr(state, name) for name in names}
+    if values.get("llm_backend", UNKNOWN) not in EVAL_BACKENDS:
+        values["llm_backend"] = UNKNOWN
+    return Attempt(**values)
 
 
 def _record_of(
