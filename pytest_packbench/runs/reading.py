@@ -158,8 +158,9 @@ class StoredRun:
 def open_run(path: Path, *, checked: bool = True, complete: bool = False) -> StoredRun:
     """Open a run in any of its forms.
 
-    The `records.jsonl` of a folder with a report is read as the run; another file of records lists no case without a
-    score. All records are read first, since the metadata of the run depends on each of them.
+    Of a file of records, the `report.json` of the same run beside it is used if it exists, otherwise the lines of the
+    same run in `errors.jsonl`, which list the cases without a score. All records are read first, since the metadata of
+    the run depends on each of them.
 
     Args:
         path: the folder of a run, its `report.json`, a `.jsonl` file with the records of one run, or the committed
@@ -425,6 +426,12 @@ def _open_records(path: Path, *, checked: bool, complete: bool) -> StoredRun:
         return open_run(report, checked=checked, complete=complete)
     shared: tuple[Any, ...] = ()
     results: dict[tuple[str, int], Result] = {}
+
+    def add(line: AttemptLine, result: Result) -> None:
+        if results.setdefault(_attempt(result), result) is not result:
+            problem = f"{printable(result.case.test_id)} is there twice; remove the line that is wrong"
+            raise StoredRunError(f"{line.location}: {problem}")
+
     for line in record_lines(path):
         record: EvalRecord = line.content
         shared = shared or _shared_values(record)
@@ -433,16 +440,27 @@ def _open_records(path: Path, *, checked: bool, complete: bool) -> StoredRun:
             problem = f"one of {names} is another one than in the lines above; expected the records of one run"
             raise StoredRunError(f"{line.location}: {problem}")
         result = result_of_record(record)
-        if _attempt(result) in results:
-            name = printable(result.case.test_id)
-            raise StoredRunError(f"{line.location}: {name} is there twice; remove the line that is wrong")
-        results[_attempt(result)] = replace(result, record=record.as_json()) if complete else result
+        add(line, replace(result, record=record.as_json()) if complete else result)
     if not shared:
         raise StoredRunError(f"{path}: contains no records")
     times = [result.attempt.timestamp for result in results.values()]
     run = replace(_run_of(record), started_at=min(times), finished_at=max(times))
+    counted, errors = len(results), path.with_name(ERRORS)
+    for line in error_lines(errors) if errors.is_file() else ():
+        # files of several runs may have been joined
+        if line.run_id == run.run_id:
+            add(line, _result_of_error(line, run))
     ordered = tuple(sorted(results.values(), key=sort_key))
-    return StoredRun(source=str(path), run=run, results=ordered, lists_all_cases=False, complete=complete)
+    return StoredRun(
+        source=str(path), run=run, results=ordered, lists_all_cases=len(ordered) > counted, complete=complete
+    )
+
+
+def _result_of_error(line: AttemptLine, run: Run) -> Result:
+    """Return the result of an error line, which contains no case type, difficulty, tags and facets."""
+    case_id = line.test_id.rpartition(":")[2]
+    names = {"suite": run.suite, "case_id": case_id, "nodeid": f"{line.content.file}::{case_id}"}
+    return result_from({**line.content._asdict(), **names})
 
 
 def _shared_values(record: EvalRecord) -> tuple[Any, ...]:

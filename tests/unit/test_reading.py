@@ -40,18 +40,40 @@ def completeness(path: Path) -> str:
     return result.text
 
 
-def test_records_alone_list_no_case_without_a_score_and_a_damaged_line_is_an_error(tmp_path: Path) -> None:
-    path = records_of(tmp_path, case_result("a"), BROKEN, case_result("skipped", "not_run", kind="skip"))
+def test_records_with_the_errors_of_their_run_list_all_cases_and_a_damaged_line_is_an_error(tmp_path: Path) -> None:
+    path = records_of(tmp_path / "1", case_result("a"), BROKEN, case_result("skipped", "not_run", kind="skip"))
+    path.with_name("report.json").unlink()
     errors = path.with_name("errors.jsonl")
+    results = open_run(path, checked=False).read().results
+    assert [
+        (result.case.case_id, result.score.verdict, result.score.kind, result.score.message) for result in results
+    ] == [
+        ("a", "passed", "", ""),
+        ("broken", "error", "timeout", "after 5 s"),
+        ("skipped", "not_run", "skip", ""),
+    ]
+    assert completeness(path) == "completeness 1 / 2 = 50.0 % < min 100.0 %: FAIL"
+    write_jsonl(errors, [line | {"run_id": "01OTHER"} for line in read_jsonl(errors)])
+    assert not open_run(path, checked=False).read().lists_all_cases
     for text, message in DAMAGED.items():
         errors.write_text(text + "\n", encoding="utf-8")
         with pytest.raises(StoredRunError, match=message):
-            open_run(path).read()
-    path.with_name("report.json").unlink()
-    stored = open_run(path).read()
-    assert [result.case.case_id for result in stored.results] == ["a"]
-    assert not stored.lists_all_cases
+            open_run(path, checked=False).read()
+    errors.unlink()
+    assert not open_run(path, checked=False).read().lists_all_cases
     assert completeness(path).startswith("completeness: unknown, because records alone")
+    # an error in one trial of a case
+    trials = [case_result(name[0], trial=int(name[1])) for name in ("a0", "a2", "b0", "b1")]
+    path = records_of(tmp_path / "2", *trials, case_result("a", "error", trial=1, kind="timeout"))
+    path.with_name("report.json").unlink()
+    lines = read_jsonl(path)
+    for line in lines:
+        line["packbench"]["file"] = f"cases/{line['packbench']['case_id']}.json"
+    write_jsonl(path, lines)
+    assert sorted(
+        result.attempt.trial for result in open_run(path, checked=False).read().results if result.case.case_id == "a"
+    ) == [0, 1, 2]
+    assert completeness(path) == "completeness 1 / 2 = 50.0 % < min 100.0 %: FAIL"
 
 
 def test_records_with_the_report_of_their_run_list_all_cases(tmp_path: Path) -> None:
