@@ -388,7 +388,11 @@ def find_case(path: str, name: str) -> CaseLocation | None:
 
 
 def lines_by_id(path: str, key: str = "id") -> Mapping[str, CaseLocation]:
-    """Return the lines of a file by their names; of two lines with the same id the second, since neither is right."""
+    """Return the lines of a file by their names; of two lines with the same id the second, since neither is right.
+
+    Raises:
+        OSError: a file of recordings is there, and can't be read.
+    """
     try:
         status = os.stat(path)  # noqa: PTH116 - a string, see above
     except (OSError, ValueError):
@@ -400,7 +404,8 @@ def lines_by_id(path: str, key: str = "id") -> Mapping[str, CaseLocation]:
 @lru_cache(maxsize=6)
 def _lines_by_id(path: str, key: str, _changed_ns: int, _size: int) -> Mapping[str, CaseLocation]:
     found: dict[str, CaseLocation] = {}
-    for location in locations_in(path, key):
+    # a file of cases that can't be read is one case
+    for location in locations_in(path) if key == "id" else line_locations(path, key):
         found[location.name] = found[location.written_id] = location
     return found
 

@@ -114,7 +114,7 @@ def test_a_record_line_is_accepted_rejected_and_written_as_by_the_original() -> 
 def location_of(message: str) -> str:
     """Return the location in a message of the original harness; it names none for a file that is not UTF-8."""
     match = LOCATION.search(message)
-    return match[0].replace("tmp/", "") if match else "in.jsonl"
+    return match[0].replace("tmp/", "").rstrip() if match else "in.jsonl"
 
 
 def test_the_report_begins_with_the_lines_of_the_original_on_screen_and_in_a_file(

@@ -268,7 +268,7 @@ class _Details:
         if text is None:
             return None
         # written as results are: a secret has no other spelling there; what is no object stays as it is
-        with suppress(ValueError, AttributeError):
+        with suppress(ValueError, AttributeError, RecursionError):
             value = json.loads(text, **NUMBERS)
             text = _json({key: item for key, item in value.items() if not keys or key in keys})
         if keys:
