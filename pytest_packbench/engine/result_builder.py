@@ -361,7 +361,7 @@ def _case_of(case_ref: CaseRef) -> CaseInfo:
 
 def _attempt_of(state: AttemptState, names: Iterable[str]) -> Attempt:
     values = {name: getattr(state, name) for name in names}
-    if values.get("llm_backend", UNKNOWN) not in EVAL_BACKENDS:
+    if "llm_backend" in values and values["llm_backend"] not in EVAL_BACKENDS:
         values["llm_backend"] = UNKNOWN
     return Attempt(**values)
 
