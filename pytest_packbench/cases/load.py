@@ -453,6 +453,13 @@ def _yaml_loader(limit: Limit) -> Any:  # noqa: C901 - the methods of a class
             self.root = node = super().get_single_node()
             return node
 
+        def fetch_flow_collection_start(self, token: Any) -> None:
+            # before what follows is looked at: the time for a level grows with the levels around it
+            level: int = self.flow_level
+            if level >= limit.depth:
+                raise _too_deep(limit, f"line {self.line + 1}: ")
+            super().fetch_flow_collection_start(token)
+
         def compose_node(self, parent: Any, index: Any) -> Any:
             event: Any = self.peek_event()  # type: ignore[no-untyped-call]  # pyyaml
             where, is_alias = f"line {event.start_mark.line + 1}: ", isinstance(event, yaml.AliasEvent)

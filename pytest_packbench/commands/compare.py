@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import sys
-from datetime import UTC, datetime
+import time
+from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -166,7 +167,19 @@ def write_page(page: str, out: Path | None) -> Path:
 
     if out is None:
         ensure_gitignore(OUTPUT)
-        out = OUTPUT / f"benchmark_diff_{datetime.now(UTC):%Y%m%dT%H%M%S.%fZ}.md"
+        out = _create_unique(OUTPUT / f"benchmark_diff_{time.strftime('%Y%m%dT%H%M%SZ', time.gmtime())}.md")
     out.parent.mkdir(parents=True, exist_ok=True)
     write_file(out, page)
     return out
+
+
+def _create_unique(path: Path) -> Path:
+    """Create an empty file under this name, or with a number: two pages may be written in the same second."""
+    for number in count(1):
+        candidate = path if number == 1 else path.with_stem(f"{path.stem}_{number}")
+        try:
+            candidate.touch(exist_ok=False)
+        except FileExistsError:
+            continue
+        break
+    return candidate

@@ -24,7 +24,7 @@ _VERSIONED = "pytest_packbench|python|pytest|pydantic|agentdojo|openai|anthropic
 _RULES: tuple[tuple[str, str], ...] = (
     (r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d+)?(?:Z|\+00:00)?", "<TIME>"),
     (r"\d{4}-\d\d-\d\d \d\d:\d\d(?::\d\d)?(?: UTC|Z)?", "<TIME>"),
-    (r"benchmark_diff_\d{8}T\d{6}\.\d{6}Z", "benchmark_diff_<TIME>"),
+    (r"benchmark_diff_\d{8}[T_-]?\d{6}Z?", "benchmark_diff_<TIME>"),
     (r"127\.0\.0\.1:\d+", "127.0.0.1:<PORT>"),
     (r"\bat 0x[0-9a-f]+", "at <ADDRESS>"),
     (r"<PACKAGE>/[\w/]+\.py:\d+", "<PACKAGE>/<MODULE>:<LINE>"),
