@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import sys
+from contextlib import suppress
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -149,16 +150,28 @@ def _copy(arguments: argparse.Namespace) -> int:
 
 
 def _write(files: Mapping[Path, bytes]) -> None:
-    """Write new files.
+    """Write new files, all or none.
 
     Raises:
-        OSError: one can't be written.
+        OSError: one can't be written; it names the file.
     """
-    for path, content in files.items():
-        path.parent.mkdir(parents=True, exist_ok=True)
-        # exclusively: the file may have been created since the check
-        with path.open("xb") as file:
-            file.write(content)
+    written: list[Path] = []
+    try:
+        for path, content in files.items():
+            path.parent.mkdir(parents=True, exist_ok=True)
+            # exclusively: the file may have been created since the check
+            with path.open("xb") as file:
+                written.append(path)
+                file.write(content)
+    except OSError as error:
+        for made in (*written, path):
+            if made in written:
+                made.unlink()
+            # folders that are empty now: any file in the suite's would make the next one refuse
+            for folder in made.parents:
+                with suppress(OSError):
+                    folder.rmdir()
+        raise OSError(error.errno, error.strerror, path.as_posix()) from None
 
 
 def suite_name(name: str) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import re
 import sys
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -220,3 +220,25 @@ def test_a_first_baseline_is_written_of_cases_that_end_with_a_score_only(tmp_pat
     with pytest.raises(ValueError, match=r"^none$"):
         write_first_baseline("mine", root)
     assert not (root / "mine" / "baseline.json").exists()
+
+
+def test_what_could_not_be_written_blocks_no_later_init_and_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    original: Any = type(tmp_path).open
+    opened: list[str] = []
+
+    def full_disk(path: Path, mode: str = "r", *arguments: object, **options: object) -> object:
+        if mode != "xb":
+            return original(path, mode, *arguments, **options)
+        opened.append(path.as_posix())
+        if len(opened) > 1:
+            raise OSError(28, "No space left on device")
+        return original(path, mode)
+
+    with monkeypatch.context() as context:
+        context.setattr(type(tmp_path), "open", full_disk)
+        assert main(["init", "fresh"]) != 0
+    assert opened[-1] in capsys.readouterr().err
+    assert list(tmp_path.iterdir()) == []
+    assert main(["init", "fresh"]) == 0
