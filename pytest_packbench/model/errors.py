@@ -233,7 +233,8 @@ def _problem(detail: ErrorDetails, model: type[BaseModel] | None) -> Problem:
         word = str(steps[-1])
         names = [step for step in steps[:-1] if isinstance(step, str)]
         return Problem(json_pointer(steps), f'unknown key "{word}"', suggestion(word, _keys_at(model, names)))
-    if kind == "missing":
+    # the second is pydantic 2.10's for named tuples
+    if kind in {"missing", "missing_argument"}:
         return Problem(json_pointer(steps), f'the key "{steps[-1]}" is missing', "add it")
     # of the document itself it is one of its keys
     wrong = f"got {'the key ' if kind == 'string_unicode' and not steps else ''}{format_value(detail['input'])}"
