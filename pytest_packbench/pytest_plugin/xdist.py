@@ -400,7 +400,7 @@ def common_ground(contexts: SessionSuites, *, named: Iterable[str] = ()) -> dict
     settings, root = contexts.settings, rootdir_of(contexts.config)
     selection = contexts.config.stash.get(SELECTION, None)
     ground = {
-        "pytest-packbench": f"{__version__}, {_digest_below(Path(__file__).parents[1], '*.py', _NOT_INSTALLED)}",
+        "pytest-packbench": f"{__version__}, {_digest_below(Path(__file__).parents[1], '*.py', _is_not_installed)}",
         "the selection": ", ".join(sorted(suite.name for suite in selection.suites)) if selection is not None else "",
     }
     for each in fields(settings):
@@ -410,7 +410,7 @@ def common_ground(contexts: SessionSuites, *, named: Iterable[str] = ()) -> dict
         ground[f"the setting {name}"] = f"{shown_path(path, settings.home)}, {_digest(path)}"
     for suite in contexts.suites.values():
         pack, folder = contexts.pack_of(suite), shown_path(suite.path, root)
-        files = _digest_below(suite.path, "*", _OWN_FILES)
+        files = _digest_below(suite.path, "*", lambda parts: "/".join(parts) in _OWN_FILES)
         ground[f"suite {suite.name}"] = f"{folder}, pack {pack.name} {pack.version}, {files}"
     modules = {*_project_modules(contexts), *(name for name in named if name.endswith(".py"))}
     return ground | {name: _digest(root / name) for name in sorted(modules)}
@@ -434,13 +434,17 @@ def difference(here: Mapping[str, str], there: Mapping[str, str], names: Iterabl
     return ""
 
 
-def _digest_below(folder: Path, pattern: str, left_out: frozenset[str]) -> str:
-    """Return a hash of the files below a folder, without notes, hidden ones, and some that are directly in it."""
+def _is_not_installed(parts: tuple[str, ...]) -> bool:
+    return not _NOT_INSTALLED.isdisjoint(parts)
+
+
+def _digest_below(folder: Path, pattern: str, is_left_out: Callable[[tuple[str, ...]], bool]) -> str:
+    """Return a hash of the files below a folder, without notes, hidden ones, and some by the parts of their path."""
     digest = sha256()
     for path in sorted(folder.rglob(pattern)):
         parts = path.relative_to(folder).parts
         hidden = any(part.startswith((".", "__pycache__")) for part in parts)
-        if not hidden and path.suffix != ".md" and parts[0] not in left_out and path.is_file():
+        if not hidden and path.suffix != ".md" and not is_left_out(parts) and path.is_file():
             digest.update(f"{'/'.join(parts)} {_digest(path)}\n".encode())
     return digest.hexdigest()
 

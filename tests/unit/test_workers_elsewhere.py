@@ -102,6 +102,10 @@ CHANGES: dict[str, tuple[Callable[[Machine], object], str]] = {
     "a case": (lambda machine: machine.write("suites/mine/cases/b.json", "other"), OTHER_FILES),
     "a missing case": (lambda machine: (machine.root / "suites/mine/cases/a.json").unlink(), OTHER_FILES),
     "a case more": (lambda machine: machine.write("suites/mine/cases/c.json", "{}"), OTHER_FILES),
+    "a case with the name of a baseline": (
+        lambda machine: machine.write("suites/mine/cases/baseline.json", "{}"),
+        OTHER_FILES,
+    ),
     "another recording": (lambda machine: machine.write("suites/mine/fixtures/a.json", "{}"), OTHER_FILES),
     "a target": (
         lambda machine: machine.write("target.py", "answer = 2"),
