@@ -68,7 +68,10 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.output is not None:
         raise UsageError("--output was removed: the marked answer is taken from the mark")
     marks = read_marks(arguments.file)
-    suites = {name: _open_suite(name, arguments) for name in dict.fromkeys(mark.suite for mark in marks.values())}
+    try:
+        suites = {name: _open_suite(name, arguments) for name in dict.fromkeys(mark.suite for mark in marks.values())}
+    except UsageError as error:
+        raise UsageError(f"{arguments.file}: {error}") from None
     files: dict[str, CaseFile] = {}
     done, notes, problems = [], [], []
     for source, mark in marks.items():

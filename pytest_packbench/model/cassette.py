@@ -11,9 +11,11 @@ from pydantic import Field, model_validator
 
 from pytest_packbench.model.case import CaseId, CurrentVersion, ListOf, StrictModel, Text
 from pytest_packbench.model.run import Origin  # noqa: TC001 - pydantic reads it when the model is made
+from pytest_packbench.model.strict_json import U64_MAX
 
 CASSETTE_VERSION = 2
 Digest = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
+Tokens = Annotated[int, Field(ge=0, le=U64_MAX)]
 VERIFY_ROLE = "verify"
 """The role of the only exchange of a target that runs outside this process: its whole result."""
 
@@ -21,8 +23,8 @@ VERIFY_ROLE = "verify"
 class ExchangeUsage(StrictModel):
     """Tokens of one exchange, as counted by the provider."""
 
-    tokens_input: int | None = Field(default=None, ge=0)
-    tokens_output: int | None = Field(default=None, ge=0)
+    tokens_input: Tokens | None = None
+    tokens_output: Tokens | None = None
 
 
 class ExchangeToolCall(StrictModel):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import json
+from contextlib import nullcontext
 from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -99,6 +100,13 @@ class Fragile(Case):
     @classmethod
     def divide(cls, value: Any) -> Any:
         return 1 / value["n"]
+
+
+def test_a_recording_has_as_many_tokens_as_a_record_can_have() -> None:
+    for count, problem in ((2**64 - 1, ""), (2**64, "/exchanges/0/usage/tokens_output: ")):
+        exchange = {"role": "judge", "answer": 1, "usage": {"tokens_output": count}}
+        with pytest.raises(CassetteError, match=problem) if problem else nullcontext():
+            parse_cassette(json.dumps(authored_cassette("a", 1, [exchange])).encode(), source="f")
 
 
 def test_each_mistake_in_a_file_is_one_line_with_its_location(expected: ExpectedTexts, tmp_path: Path) -> None:

@@ -232,6 +232,10 @@ def test_a_report_shows_what_can_be_read_and_names_what_cannot(
     stored: Callable[[], Path], capsys: pytest.CaptureFixture[str]
 ) -> None:
     folder = stored()
+    names = {"run_id": [[]], "suite": "toy", "control": "x", "nodeid": "f::x", "file": "f"}
+    (folder / "controls.jsonl").write_text(json.dumps({**names, "outcome": "not_run", "case": "a"}) + "\n")
+    assert main(["report", str(folder)]) == 0
+    assert "controls.jsonl:1: x is there twice, or of another run than " in capsys.readouterr().out
     (folder / "controls.jsonl").write_text("{}\n")
     for command, code in (["report"], 0), (["gate", "--root", "storage"], 1):
         assert main([*command, str(folder)]) == code

@@ -272,7 +272,7 @@ GOOD |= {"by": "b", "run_id": "01ABC", "marked_at": "2026-03-01T12:00:00Z"}
         (["NaN"], "1: column 1: NaN is no finite number"),
         (["[]"], "1: "),
         ([""], " contains no mark;"),
-        ([{**GOOD, "suite": "unknown"}], 'unknown suite "unknown"'),
+        ([{**GOOD, "suite": "unknown"}], 'review.jsonl: unknown suite "unknown"'),
         ([{**GOOD, "suite": "bundled/tariff"}], "packbench init --from tariff"),
     ],
 )
