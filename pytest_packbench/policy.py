@@ -45,6 +45,7 @@ from pytest_packbench.model.policy import (
     same,
     value_text,
 )
+from pytest_packbench.model.result import CaseInfo
 from pytest_packbench.model.run import BUNDLED
 from pytest_packbench.model.suite import BASELINE_NAME, CONFIG_NAME, CONTROLS, FIXTURES
 from pytest_packbench.packs import functions_into
@@ -115,24 +116,11 @@ Policy: TypeAlias = dict[str, Any]
 - `recordings`: hashes of the recordings by path under `fixtures` without suffix; for a run, those of its cases.
 - `settings`: the settings that decide what fails a run, by name.
 - `baseline`: the committed baseline: its hash, or its content; None without one.
-- `cases`: the cases by id, as `CaseFacts`.
+- `cases`: the cases by id, as `CaseInfo`.
+- `places`: where they can be read, likewise; none for a run, which stores no content.
 - `suites`: the suites in the folder of suites, each by its name; none where a run is compared.
 - `pipeline`: what a run tested: `pack version`, and as far as they are known `target`, `model` and `guards`.
 """
-
-
-class CaseFacts(NamedTuple):
-    """A case as far as the acceptance policy depends on it.
-
-    Attributes:
-        file: its file from the suite's folder, with the line if it is one.
-        sha256: hash of the case; None where it could not be read.
-        location: where it can be read; None for a run, which stores no content.
-    """
-
-    file: str
-    sha256: str | None
-    location: CaseLocation | None = None
 
 
 class PolicyBase(NamedTuple):
@@ -287,12 +275,19 @@ def suite_policy(folder: Path) -> Policy:
             baseline = parse_json(raw, _BASELINE_LIMIT)
         except JsonError:
             baseline = text_sha256(raw)
-    cases: dict[str, CaseFacts] = {}
+    places: dict[str, CaseLocation] = {}
     for location in iter_cases(folder / "cases"):
-        file = location.label(Path(location.path).relative_to(folder).as_posix())
         # of two with one id the first one, since the run reports it
-        cases.setdefault(location.name, CaseFacts(file, case_file_sha256(location), location))
-    return {**_suite_hashes(folder, whole=True), "baseline": baseline, "cases": cases}
+        places.setdefault(location.name, location)
+    cases = {name: _case_at(location, folder) for name, location in places.items()}
+    return {**_suite_hashes(folder, whole=True), "baseline": baseline, "cases": cases, "places": places}
+
+
+def _case_at(location: CaseLocation, folder: Path) -> CaseInfo:
+    """Return what identifies a case of the suite in a folder, with names from there."""
+    name, file = location.name, location.label(Path(location.path).relative_to(folder).as_posix())
+    sha256 = case_file_sha256(location)
+    return CaseInfo(suite=folder.name, test_id=name, case_id=name, nodeid=file, file=file, case_sha256=sha256)
 
 
 def _suite_hashes(suite: Path, *, whole: bool) -> dict[str, dict[str, str]]:
@@ -570,16 +565,17 @@ def run_policy(folder: Path, suite: str, now: Policy) -> tuple[Policy, str]:
         raise PolicyError(f"run {run.run_id} is partial ({run.partial}); expected a complete run")
     if not isinstance(stored, dict) or stored.get("version") != POLICY_VERSION:
         raise PolicyError(f"run {run.run_id} stores no acceptance policy; run the suite again, or name a commit")
-    cases: dict[str, CaseFacts] = {}
+    cases: dict[str, CaseInfo] = {}
     recordings = dict(stored["recordings"])
     for result in report.results:
-        cases.setdefault(result.case.case_id, CaseFacts(result.case.file, result.case.case_sha256))
+        cases.setdefault(result.case.case_id, result.case)
         if run.mode == "fixture" and result.attempt.cassette_sha256 is not None:
             recordings[result.case.case_id] = result.attempt.cassette_sha256
     note = "" if run.mode == "fixture" else f"recordings are not compared: the base is a run in {run.mode} mode"
     tested = {"pack version": run.pack_version, **pipeline_of(run)}
     unknown = {"hooks": now["hooks"], "suites": now["suites"]}
-    return {**unknown, **stored, "recordings": recordings, "cases": cases, "pipeline": tested}, note
+    found = {"recordings": recordings, "cases": cases, "places": {}, "pipeline": tested}
+    return {**unknown, **stored, **found}, note
 
 
 def pipeline_of(run: Run) -> dict[str, str]:
@@ -714,21 +710,22 @@ def _suite_parts(base: Policy, now: Policy) -> Iterator[_Part]:
         # the entry of a case that was removed decides nothing
         if case_id in now["cases"]:
             after = cases.get(test_id, MISSING) if isinstance(cases, dict) else MISSING
-            before, after = (_entry(each, now["cases"][case_id].sha256) for each in (entry, after))
+            before, after = (_entry(each, now["cases"][case_id].case_sha256) for each in (entry, after))
             yield _Part("baseline/case", BASELINE_NAME, key, before, after, case_id)
 
 
 def _case_parts(base: Policy, now: Policy) -> Iterator[_Part]:
     """Yield the cases, and the recordings: one more is no part, and that of a removed case is none of its own."""
-    for case_id, facts in base["cases"].items():
+    for case_id, case in base["cases"].items():
         new = now["cases"].get(case_id)
         if new is None:
-            yield _Part("case gone", facts.file, "", PRESENT, REMOVED, case_id)
-        elif facts.sha256 not in (None, new.sha256):
-            if facts.location and new.location and new.sha256:
-                yield _Part("case", new.file, "", _content(facts.location), _content(new.location), case_id)
+            yield _Part("case gone", case.file, "", PRESENT, REMOVED, case_id)
+        elif case.case_sha256 not in (None, new.case_sha256):
+            if case_id in base["places"] and new.case_sha256:
+                old, content = (_content(policy["places"][case_id]) for policy in (base, now))
+                yield _Part("case", new.file, "", old, content, case_id)
             else:
-                yield _Part("case", new.file, "case", facts.sha256, new.sha256 or ABSENT, case_id)
+                yield _Part("case", new.file, "case", case.case_sha256, new.case_sha256 or ABSENT, case_id)
     for name in sorted({**base["recordings"], **now["recordings"]}):
         was, is_now = (name in policy["cases"] for policy in (base, now))
         if (was or name in base["recordings"]) and (is_now or not was):
@@ -763,7 +760,7 @@ def _entry(entry: Any, sha256: str | None) -> Any:
     if not isinstance(entry, dict):
         return entry
     stated = _stated(entry)
-    if stated.get("sha256") in {sha256, _OF_CASE} - {None}:
+    if "sha256" in stated and stated["sha256"] in (sha256, _OF_CASE):
         # a file may have the words themselves
         stated["sha256"] = _OF_CASE if stated["sha256"] == sha256 else f"{_OF_CASE}, as a text"
     return stated

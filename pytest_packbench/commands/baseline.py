@@ -198,7 +198,8 @@ def _result(context: SuiteContext, case: SuiteCase, run_id: str) -> Result:
 
     if case.problem or case.loaded is None:
         raise UsageError(case.problem)
-    case_ref = CaseRef(case.suite, case.pack, case.at.name, f"{case.file}::{case.at.name}", case.file, case.loaded)
+    names = {"case_id": case.at.name, "nodeid": f"{case.file}::{case.at.name}", "file": case.file}
+    case_ref = CaseRef.at(case.suite, case.pack, case.loaded, **names)
     result = build_result(case_ref, attempt(context, case.loaded), context, run_id)
     # a hole of the benchmark is no failure
     if not result.score.counted and result.score.verdict != "known_hole":

@@ -126,14 +126,8 @@ def _rescore(stored: Result, payload: Any, loaded: LoadedCase, context: SuiteCon
     from pytest_packbench.engine.result_builder import CaseRef, build_result, unscored_result
     from pytest_packbench.model.score import TRUNCATED
 
-    case_ref = CaseRef(
-        suite=context.suite,
-        pack=context.pack,
-        case_id=stored.case.case_id,
-        nodeid=stored.case.nodeid,
-        file=stored.case.file,
-        loaded=loaded,
-    )
+    case = replace(stored.case, expects_refusal=None, case_sha256=loaded.sha256)
+    case_ref = CaseRef(context.suite, context.pack, case, loaded)
     truncated = stored.score.kind == TRUNCATED or any(term.name == TRUNCATED for term in stored.score.terms)
     try:
         attempt = score_payload(context, loaded, payload, truncated=truncated)

@@ -315,7 +315,7 @@ class SuiteContexts:
             context = self.opened(case.suite)
             if context is not None and not context.is_recorded:
                 external += due
-            elif (calls := recorded_calls(case.suite, case.case_id)) is None:
+            elif (calls := recorded_calls(case.suite, case.case.case_id)) is None:
                 unrecorded += due
             else:
                 recorded += due * calls

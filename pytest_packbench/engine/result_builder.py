@@ -9,7 +9,6 @@ import time
 from contextlib import suppress
 from dataclasses import astuple, fields, replace
 from functools import cache
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pytest_packbench import __version__
@@ -63,23 +62,40 @@ class CaseRef(NamedTuple):
     Attributes:
         suite: its suite.
         pack: the suite's pack.
-        case_id: its id; the file's stem where it can't be read.
-        nodeid: its node id.
-        file: its file as the node id names it.
+        case: what identifies it; what the pack knows of it is added to its results.
         loaded: the case; None where it can't be read.
     """
 
     suite: Suite
     pack: Pack
-    case_id: str
-    nodeid: str
-    file: str
+    case: CaseInfo
     loaded: LoadedCase | None
 
-    @property
-    def sha256(self) -> str | None:
-        """The hash of its content; None if it can't be read."""
-        return self.loaded.sha256 if self.loaded is not None else None
+    @classmethod
+    def at(
+        cls, suite: Suite, pack: Pack, loaded: LoadedCase | None, *, case_id: str, nodeid: str, file: str
+    ) -> CaseRef:
+        """Return the reference to a case in a file.
+
+        Args:
+            suite: its suite.
+            pack: the suite's pack.
+            loaded: the case; None where it can't be read.
+            case_id: its id; the file's stem where it can't be read.
+            nodeid: its node id.
+            file: its file as the node id names it.
+        """
+        folder = file.rpartition("/")[0].rpartition("/")[2]
+        test_id = f"{suite.record_name}:{folder}:{case_id}"
+        case = CaseInfo(
+            suite=suite.name,
+            test_id=test_id,
+            case_id=case_id,
+            nodeid=nodeid,
+            file=file,
+            case_sha256=None if loaded is None else loaded.sha256,
+        )
+        return cls(suite, pack, case, loaded)
 
     @property
     def readable(self) -> LoadedCase:
@@ -94,7 +110,7 @@ def read_case_ref(suite: Suite, pack: Pack, location: CaseLocation, *, file: str
     loaded = None
     with suppress(CaseError):
         loaded = load_case(location, pack.case_model, file=file, pack=pack.name)
-    return CaseRef(suite, pack, location.name, nodeid, location.label(file), loaded)
+    return CaseRef.at(suite, pack, loaded, case_id=location.name, nodeid=nodeid, file=location.label(file))
 
 
 class Trial(NamedTuple):
@@ -114,8 +130,7 @@ class Trial(NamedTuple):
 def ended_attempt(case_ref: CaseRef, state: AttemptState) -> EndedAttempt:
     """Return an attempt that has ended without a failure, as it is stored until it is scored."""
     # the pack is asked for more when it is scored
-    place = _case_of(case_ref._replace(loaded=None))
-    return EndedAttempt(case=replace(place, case_sha256=case_ref.sha256), attempt=state.stored())
+    return EndedAttempt(case=case_ref.case, attempt=state.stored())
 
 
 def build_trial(case_ref: CaseRef, attempt: AttemptState, context: SuiteContext, run_id: str) -> Trial:
@@ -178,8 +193,8 @@ def carried_over_trial(result: Result, case_ref: CaseRef) -> Trial:
     """
     record = result.record
     if record is not None:
-        record = {**record, "packbench": {**record.get("packbench", {}), "file": case_ref.file}}
-    case = replace(result.case, nodeid=case_ref.nodeid, file=case_ref.file)
+        record = {**record, "packbench": {**record.get("packbench", {}), "file": case_ref.case.file}}
+    case = replace(result.case, nodeid=case_ref.case.nodeid, file=case_ref.case.file)
     return Trial(result=replace(result, case=case, record=record))
 
 
@@ -241,7 +256,7 @@ def unscored_result(
     except KeyboardInterrupt:
         raise
     except BaseException:  # noqa: BLE001 - a pack may be third-party code, and an error needs a result too
-        case = _case_of(case_ref._replace(loaded=None))
+        case = case_ref.case
     attempt = attempt or Attempt(trial=trial, timestamp=format_timestamp(time.time_ns()))
     return Result(case=case, attempt=attempt, score=Score(verdict=verdict, kind=kind, message=message))
 
@@ -342,21 +357,23 @@ def _case_of(case_ref: CaseRef) -> CaseInfo:
         TypeError: the pack returned something other than str.
         Exception: anything else that the pack raises.
     """
-    suite, pack, loaded = case_ref.suite, case_ref.pack, case_ref.loaded
-    about: dict[str, Any] = {"case_id": case_ref.case_id, "nodeid": case_ref.nodeid, "file": case_ref.file}
-    if loaded is None:
-        test_id: object = f"{suite.record_name}:{Path(case_ref.file).parent.name}:{case_ref.case_id}"
-    else:
-        case = loaded.case
-        test_id = pack.test_id(suite.record_name, case)
-        facets: object = pack.facets(case)
-        if not isinstance(facets, dict) or not all(isinstance(text, str) for pair in facets.items() for text in pair):
-            raise TypeError(f"facets() returned {facets!r}, expected a dict of str to str")
-        about |= {"case_type": case.case_type, "difficulty": case.difficulty, "tags": case.notes.tags}
-        about |= {"facets": facets, "case_sha256": loaded.sha256}
+    if case_ref.loaded is None:
+        return case_ref.case
+    pack, case = case_ref.pack, case_ref.loaded.case
+    test_id: object = pack.test_id(case_ref.suite.record_name, case)
+    facets: object = pack.facets(case)
+    if not isinstance(facets, dict) or not all(isinstance(text, str) for pair in facets.items() for text in pair):
+        raise TypeError(f"facets() returned {facets!r}, expected a dict of str to str")
     if not isinstance(test_id, str) or not test_id:
         raise TypeError(f"test_id() returned {test_id!r}, expected a str that is not empty")
-    return CaseInfo(suite=suite.name, test_id=test_id, **about)
+    return replace(
+        case_ref.case,
+        test_id=test_id,
+        case_type=case.case_type,
+        difficulty=case.difficulty,
+        tags=case.notes.tags,
+        facets=facets,
+    )
 
 
 def _attempt_of(state: AttemptState, names: Iterable[str]) -> Attempt:

@@ -280,14 +280,8 @@ class CaseRun(ItemRun):
 
     def case_ref(self) -> CaseRef:
         """Return the case's identity and location for records."""
-        return CaseRef(
-            suite=self.suite,
-            pack=self.pack,
-            case_id=self.name,
-            nodeid=self.nodeid,
-            file=record_file(self.suite, self.path, self.file, self.line),
-            loaded=self.loaded,
-        )
+        file = record_file(self.suite, self.path, self.file, self.line)
+        return CaseRef.at(self.suite, self.pack, self.loaded, case_id=self.name, nodeid=self.nodeid, file=file)
 
     def execute(self) -> None:
         """Attempt and score the case, once, unless it must not run.

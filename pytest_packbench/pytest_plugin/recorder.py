@@ -270,13 +270,14 @@ class Recorder:
 
     def _known_trials(self, run: SuiteRun, case_ref: CaseRef, journaled: Mapping[int, Entry]) -> dict[int, Result]:
         """Return the known trials of a case by number: of a resumed run, workers' journals, and this process."""
-        resumed = self.resumed.kept(run.suite, case_ref.case_id, case_ref.sha256) if self.resumed is not None else {}
-        entries: dict[int, Entry] = {**resumed, **journaled, **run.unreported(case_ref.nodeid)}
+        case = case_ref.case
+        resumed = {} if self.resumed is None else self.resumed.kept(run.suite, case.case_id, case.case_sha256)
+        entries: dict[int, Entry] = {**resumed, **journaled, **run.unreported(case.nodeid)}
         # answers to a changed case are not used
         return {
             number: self._scored(run, case_ref, entry)
             for number, entry in entries.items()
-            if entry.case.case_sha256 in {None, case_ref.sha256}
+            if entry.case.case_sha256 in {None, case.case_sha256}
         }
 
     def _scored(self, run: SuiteRun, case_ref: CaseRef, entry: Entry) -> Result:
@@ -404,7 +405,7 @@ class Recorder:
             return
         case_ref = run.selected[nodeid]()
         if self.contexts.settings.mode == "record":
-            discard_recording(run.suite, case_ref.case_id, since=format_timestamp(self.started_ns))
+            discard_recording(run.suite, case_ref.case.case_id, since=format_timestamp(self.started_ns))
         attempts = [result.attempt for result in trials] or [Attempt()]
         now = format_timestamp(time.time_ns())
         errors = (
@@ -579,7 +580,7 @@ class Recorder:
                 continue
             file, _, name = ended.case.nodeid.rpartition("::")
             case_ref = uncollected_case_ref(self.contexts, run.suite, ended.case.nodeid, file=file, name=name)
-            if case_ref.sha256 == ended.case.case_sha256:
+            if case_ref.case.case_sha256 == ended.case.case_sha256:
                 prior.add(self._scored(run, case_ref, ended))
 
     def _findings(self, run: SuiteRun) -> tuple[str, ...]:

@@ -180,7 +180,7 @@ class SessionSuites(SuiteContexts):
         resumed = self.config.stash.get(RESUMED, None)
         expected = self.expected_calls(
             case_refs,
-            lambda ref: 0 if resumed is None else len(resumed.kept(ref.suite, ref.case_id, ref.sha256)),
+            lambda ref: 0 if resumed is None else len(resumed.kept(ref.suite, ref.case.case_id, ref.case.case_sha256)),
         )
         return expected_text(expected, self.settings.mode)
 

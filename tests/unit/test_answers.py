@@ -105,14 +105,7 @@ def test_an_ended_attempt_is_scored_after_a_kill_as_before(tmp_path: Path) -> No
         with RunnerContext() as runner:
             planned = job(suite)
             finished = runner.attempt(planned)
-        case_ref = CaseRef(
-            suite=suite.suite,
-            pack=suite.pack,
-            case_id="a",
-            nodeid="a",
-            file="a.json",
-            loaded=planned.loaded,
-        )
+        case_ref = CaseRef.at(suite.suite, suite.pack, planned.loaded, case_id="a", nodeid="a", file="a.json")
         before = build_result(case_ref, finished, suite, "r")
         stored = json.loads(json.dumps(ended_line(ended_attempt(case_ref, finished))))
         after = build_result(case_ref, settle_stored(suite, planned.loaded, ended_from(stored)), suite, "r")

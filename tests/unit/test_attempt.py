@@ -219,7 +219,7 @@ def test_a_result_contains_its_record_and_is_stored_as_json(tmp_path: Path) -> N
     suite_context = context(tmp_path, lambda request: {"points": 0.5}, mode="fixture", pack=Echo())
     finished = attempt(suite_context, loaded)
     names = {"case_id": "a", "nodeid": "x::a", "file": "x"}
-    case_ref = CaseRef(suite=suite(tmp_path), pack=Echo(), loaded=loaded, **names)
+    case_ref = CaseRef.at(suite(tmp_path), Echo(), loaded, **names)
     result = build_result(case_ref, finished, suite_context, "01RUN")
     assert result.record is not None
     record = EvalRecord.from_json(result.record)
@@ -284,7 +284,7 @@ def shown_of(folder: Path, pack: EchoPack, points: float = 0.0, **changes: Any) 
         "long": "x" * 500,
     }
     loaded = case(**inputs)
-    ref = CaseRef(shared.suite, pack, "a", "a.json::a", "a.json", loaded)
+    ref = CaseRef.at(shared.suite, pack, loaded, case_id="a", nodeid="a.json::a", file="a.json")
     result = build_trial(ref, attempt(shared, loaded), shared, "01RUN").result
     return (
         result.score.kind or result.score.verdict,
@@ -340,7 +340,7 @@ def test_an_answer_that_no_record_can_quote_is_unreadable_and_one_that_breaks_th
 ) -> None:
     pack, loaded = Quoting(), case(q=1)
     shared = context(tmp_path, lambda _: {"points": 1.0, "said": said}, mode="fixture", pack=pack)
-    ref = CaseRef(shared.suite, pack, "a", "a.json::a", "a.json", loaded)
+    ref = CaseRef.at(shared.suite, pack, loaded, case_id="a", nodeid="a.json::a", file="a.json")
     result = build_trial(ref, attempt(shared, loaded), shared, "01RUN").result
     assert (result.score.verdict, result.score.kind) == (verdict, kind)
     assert message in f"{result.score.message} {result.score.terms}"

@@ -118,11 +118,8 @@ def test_as_many_calls_are_expected_as_recorded_else_one_per_attempt(tmp_path: P
     echo_suite.cassette_path("a").parent.mkdir()
     echo_suite.cassette_path("a").write_text(json.dumps(cassette))
     cases = [case("a"), case("b"), case("c"), case("d", {"skip": "broken"})]
-    case_refs = [
-        CaseRef(suite=echo_suite, pack=EchoPack(), case_id=each.case.id, nodeid="", file="", loaded=each)
-        for each in cases
-    ]
+    case_refs = [CaseRef.at(echo_suite, EchoPack(), each, case_id=each.case.id, nodeid="", file="") for each in cases]
     attempts = {"a": 1, "b": 0, "c": 2, "d": 0}
     prepared = contexts(RunOptions(trials=2), target=lambda _: calling_target)
-    calls = prepared.expected_calls(case_refs, lambda case_ref: attempts[case_ref.case_id])
+    calls = prepared.expected_calls(case_refs, lambda case_ref: attempts[case_ref.case.case_id])
     assert calls == ExpectedCalls(cases=2, trials=2, recorded=3, unrecorded=2, external=0)

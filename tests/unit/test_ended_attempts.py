@@ -34,14 +34,7 @@ async def ask(request: VerifyRequest, context: VerifyContext) -> dict[str, Any]:
 def case_ref(shared: SuiteContext, job: Job) -> CaseRef:
     name = job.loaded.case.id
     file = f"{name}.json"
-    return CaseRef(
-        suite=shared.suite,
-        pack=shared.pack,
-        case_id=name,
-        nodeid=f"{file}::{name}",
-        file=file,
-        loaded=job.loaded,
-    )
+    return CaseRef.at(shared.suite, shared.pack, job.loaded, case_id=name, nodeid=f"{file}::{name}", file=file)
 
 
 class Store:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from fnmatch import fnmatchcase
 from typing import Any
 
@@ -11,15 +12,16 @@ import pytest
 from pytest_packbench import policy as policies
 from pytest_packbench.cases.files import CaseLocation
 from pytest_packbench.model.policy import same
-from pytest_packbench.policy import CaseFacts, Policy, differences, policy_changes
+from pytest_packbench.model.result import CaseInfo
+from pytest_packbench.policy import Policy, differences, policy_changes
 
 TEST_ID = "toy:plain:a"
-CASE = CaseFacts("cases/a.json", "a" * 64)
+CASE = CaseInfo(suite="s", test_id="a", case_id="a", nodeid="cases/a.json", file="cases/a.json", case_sha256="a" * 64)
 RUN = {"mode": "fixture", "target": "toy", "trials": 1}
 
 
 def policy(**changes: Any) -> Policy:
-    named = ("files", "code", "hooks", "suites", "settings", "pipeline")
+    named = ("files", "code", "hooks", "suites", "settings", "pipeline", "places")
     parts: Policy = {name: {} for name in ("config", "recordings", "cases", *named)}
     return {**parts, "baseline": None, **changes}
 
@@ -65,6 +67,11 @@ BASELINES: dict[str, tuple[dict[str, Any], dict[str, Any], list[str]]] = {
         baseline(PASSED),
         baseline(),
         [f"baseline loosened: {PLACE} (case a): sha256:* -> absent"],
+    ),
+    "a hash that is none": (
+        baseline(PASSED),
+        baseline({**PASSED, "sha256": [1]}),
+        [f"baseline loosened: {PLACE}/sha256 (case a): that of the case -> [[]1]"],
     ),
     "an entry that is none": (
         baseline(PASSED),
@@ -155,7 +162,8 @@ def case(**data: Any) -> dict[str, Any]:
     whole = {"id": "a", "expected": {"code": "1"}, **data}
     # the place of a file stands for its content
     location = CaseLocation(json.dumps(whole), "a")
-    return {"cases": {"a": CaseFacts("cases/a.json", str(sorted(data.items(), key=str)), location)}}
+    known = replace(CASE, case_sha256=str(sorted(data.items(), key=str)))
+    return {"cases": {"a": known}, "places": {"a": location}}
 
 
 RATE = {"metric": "pass_rate", "min": 0.8}
@@ -408,13 +416,13 @@ CHANGES: dict[str, tuple[dict[str, Any], dict[str, Any], list[str]]] = {
         ["threshold changed: cases/a.json: /expected/threshold (case a): 0.9 -> 0.8"],
     ),
     "a case that could not be read": (
-        {"cases": {"a": CASE._replace(sha256=None)}},
+        {"cases": {"a": replace(CASE, case_sha256=None)}},
         case(),
         [],
     ),
     "only hashes": (
-        {"cases": {"a": CASE._replace(sha256="1")}},
-        {"cases": {"a": CASE._replace(sha256="2")}},
+        {"cases": {"a": replace(CASE, case_sha256="1")}},
+        {"cases": {"a": replace(CASE, case_sha256="2")}},
         ["case changed: cases/a.json: case (case a): 1 -> 2"],
     ),
 }
