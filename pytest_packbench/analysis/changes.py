@@ -29,7 +29,7 @@ from pytest_packbench.analysis.formatting import format_mean
 from pytest_packbench.analysis.intervals import PairedMean, mcnemar_p_value, paired_mean
 from pytest_packbench.analysis.listing import TopRows, without_record
 from pytest_packbench.model.metric import AUTHORED
-from pytest_packbench.model.result import Result, models_of
+from pytest_packbench.model.result import FURTHER_FIELDS, Result, models_of
 from pytest_packbench.model.run import BUNDLED
 from pytest_packbench.model.score import EFFECTS, TOLERANCE
 
@@ -436,7 +436,11 @@ class Comparison:
 
 
 def _points(case: Result) -> dict[str, str]:
-    return {term.name: "note" if term.effect == "note" else term.points for term in case.score.terms}
+    points = {term.name: "note" if term.effect == "note" else term.points for term in case.score.terms}
+    for name in FURTHER_FIELDS:
+        if (value := getattr(case.score, name, None)) is not None:
+            points[name] = str(value)
+    return points
 
 
 def _changed_terms(before: Mapping[str, str], after: Mapping[str, str]) -> Iterator[str]:

@@ -15,6 +15,8 @@ from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
+from pydantic import ValidationError
+
 from pytest_packbench.cases.packed import RECORDINGS
 from pytest_packbench.cases.recordings import find_recording
 from pytest_packbench.engine.attribution import UNKNOWN, attribute, count_reported_usage
@@ -31,9 +33,9 @@ from pytest_packbench.engine.recordings import (
 )
 from pytest_packbench.engine.targets import ProcessState, TimeLimit, release_pools, run_in_thread, timed_out
 from pytest_packbench.files import why_unreadable
-from pytest_packbench.model.errors import CassetteError, describe_error, error_text, format_value
+from pytest_packbench.model.errors import CassetteError, describe_error, error_text, first_problem, format_value
 from pytest_packbench.model.request import AnswerError, VerifyContext, VerifyRequest, WatchedContext
-from pytest_packbench.model.result import Attempt, EndedAttempt, format_timestamp
+from pytest_packbench.model.result import Attempt, EndedAttempt, adapter, format_timestamp
 from pytest_packbench.model.run import STUB
 from pytest_packbench.model.score import TRUNCATED, UNREADABLE, Outcome, ResultError, Score
 from pytest_packbench.model.strict_json import NUMBERS
@@ -786,10 +788,11 @@ def _score(context: SuiteContext, loaded: LoadedCase, state: AttemptState) -> No
         return pack.score(loaded.case, state.outcome, rules)
 
     score = _from_pack(context, call, Score, kind="scorer_error", source="the scorer")
-    points: Any = score.score
-    is_number = isinstance(points, int | float) and not isinstance(points, bool)
-    if points is not None and not (is_number and 0 <= points <= 1):
-        raise _AttemptFailed("scorer_error", f"the scorer returned the score {points!r}, expected 0 to 1")
+    try:
+        adapter(Score).validate_python(score)
+    except ValidationError as error:
+        message = f"the scorer returned a Score with a wrong value: {first_problem(error)}"
+        raise _AttemptFailed("scorer_error", message) from None
     state.score = score
 
 

@@ -21,6 +21,7 @@ from pytest_packbench.model.record import EVAL_BACKENDS, RecordError, wire_recor
 from pytest_packbench.model.result import (
     EXTENSION_KEYS,
     EXTENSION_VERSION,
+    FURTHER_FIELDS,
     ROW_FIELDS,
     Attempt,
     CaseInfo,
@@ -44,13 +45,14 @@ if TYPE_CHECKING:
     from pytest_packbench.model.suite import Suite
 
 
-_EXTENSION = frozenset(EXTENSION_KEYS)
+# what the engine knows of an attempt; other keys of a record are what a pack says
+_OF_ENGINE = frozenset(EXTENSION_KEYS).difference(FURTHER_FIELDS)
 # what a result keeps of an attempt; the rest is kept only until it is scored
 _OF_RESULTS = [each.name for each in fields(Attempt) if each.name in ROW_FIELDS or each.name == "payload"]
 # what targets, packs and models write into results and their records
 _OF_OTHERS = frozenset(
     {"facets", "llm_model", "payload", "message", "match_level", "answer", "judge", "terms", "hook_decisions"}
-)
+).union(FURTHER_FIELDS)
 # characters of a text that are read for a line about a failed case, and that are shown
 _MAX_READ = 20_000
 _MAX_SHOWN = 200
@@ -272,7 +274,7 @@ def versions() -> dict[str, str]:
 def _own_text(result: Result) -> str:
     """Return what a pack or a rule of the user may have written into a result; the rest is from case and payload."""
     score, extension = result.score, {} if result.record is None else result.record["packbench"]
-    extra = [str(extension[key]) for key in extension.keys() - _EXTENSION]
+    extra = [str(extension[key]) for key in extension.keys() - _OF_ENGINE]
     return "\0".join([score.message, score.answer or "", *(term.detail for term in score.terms), *extra])
 
 
@@ -289,7 +291,7 @@ def _redacted(result: Result, redactor: Redactor, secrets: tuple[Found, ...]) ->
     record = result.record
     if record is not None:
         extension = record["packbench"]
-        shown = [name for name in extension if name in _OF_OTHERS or name not in _EXTENSION]
+        shown = [name for name in extension if name in _OF_OTHERS or name not in _OF_ENGINE]
         hidden, texts = (
             {name: redactor.json(values[name], secrets) for name in names}
             for values, names in ((extension, shown), (record, _OF_OTHERS.intersection(record)))
@@ -400,7 +402,7 @@ def _record_of(
         "calls": state.calls,
     }
     # the decision may say already whether the target refused; what is not known, and a count of 0, are left out
-    unsaid = {name for name in ("utility", "valid") if row[name] is None}
+    unsaid = {name for name in ("utility", "valid", *FURTHER_FIELDS) if row[name] is None}
     unsaid |= {"refused"} if row["refused"] is (row["decision"] == "refuse") else set()
     unsaid |= set() if state.cached else {"cached", "calls"}
     kept = [name for name in EXTENSION_KEYS if name in stated and name not in unsaid]

@@ -32,13 +32,6 @@ ERROR_LINE_FIELDS = ("run_id", "test_id", "verdict", "kind", "message", "file", 
 """The string keys that a line of `errors.jsonl` always has; the key `trial` is omitted for the first trial."""
 EXTENSION_VERSION = 1
 """The version of the `packbench` object of a record."""
-EXTENSION_KEYS = (
-    *("version", "score", "threshold", "verdict", "terms", "match_level", "match_depth", "answer"),
-    *("case_id", "case_type", "difficulty", "tags", "facets", "file", "mode", "origin", "stale", "trial"),
-    *("target", "pack", "bundled", "case_sha256", "cassette_sha256", "suite_sha256", "versions"),
-    *("utility", "valid", "refused", "cached", "calls", "cost_usd"),
-)
-"""The keys of that object in the order in which they are written; the last six are optional."""
 _NAMED = {"type": "object", "properties": {"name": {"type": "string"}}, "required": ["name"]}
 _JUDGE = {"anyOf": [{"type": "string"}, _NAMED, {"type": "null"}]}
 Digest = Annotated[str, Field(pattern=SHA256)]
@@ -183,34 +176,28 @@ _ENDED_FIELDS = (
     *("llm_backend", "llm_model", "tokens_input", "tokens_output", "cost_usd", "calls", "cached", "stale", "remark"),
     *("payload", "recording", "unread", "truncated"),
 )
-ROW_FIELDS = tuple(
-    dict.fromkeys(
-        (
-            *("test_id", "case_id", "nodeid", "file", "verdict", "kind", "message", "timestamp", "duration_ms"),
-            *(
-                "case_type",
-                "difficulty",
-                "tags",
-                "facets",
-                "score",
-                "threshold",
-                "match_level",
-                "match_depth",
-                "answer",
-            ),
-            *("input_text", "expected_text", "actual_text", "expects_refusal", "refused", "decision", "utility"),
-            *("valid", "judge", "terms", "stale", "remark", "llm_backend", "llm_model", "case_sha256"),
-            *("cassette_sha256", "trial", "cached", "cost_usd"),
-            # a field that is added to one of the three is in rows as well
-            *(name for name in _PLACES if name not in _NOT_IN_ROWS),
-        )
-    )
+_USUAL_FIELDS = (
+    *("test_id", "case_id", "nodeid", "file", "verdict", "kind", "message", "timestamp", "duration_ms"),
+    *("case_type", "difficulty", "tags", "facets", "score", "threshold", "match_level", "match_depth", "answer"),
+    *("input_text", "expected_text", "actual_text", "expects_refusal", "refused", "decision", "utility"),
+    *("valid", "judge", "terms", "stale", "remark", "llm_backend", "llm_model", "case_sha256"),
+    *("cassette_sha256", "trial", "cached", "cost_usd"),
 )
+FURTHER_FIELDS = tuple(name for name in _PLACES if name not in {*_USUAL_FIELDS, *_NOT_IN_ROWS})
+"""The fields that are added to one of the three: in rows and, where they are known, in records, page and comparison."""
+ROW_FIELDS = (*_USUAL_FIELDS, *FURTHER_FIELDS)
 """The fields in the row of a report: the suite is stored once for the run, record and payload in other files."""
 OPTIONAL_ROW_FIELDS = frozenset(
-    {"valid", "judge", "cached", "cost_usd", "remark", "input_text", "expected_text", "actual_text"}
+    {"valid", "judge", "cached", "cost_usd", "remark", "input_text", "expected_text", "actual_text", *FURTHER_FIELDS}
 )
 """Fields that rows may lack: earlier versions do not write them, and a cost that is not known is left out."""
+EXTENSION_KEYS = (
+    *("version", "score", "threshold", "verdict", "terms", "match_level", "match_depth", "answer"),
+    *("case_id", "case_type", "difficulty", "tags", "facets", "file", "mode", "origin", "stale", "trial"),
+    *("target", "pack", "bundled", "case_sha256", "cassette_sha256", "suite_sha256", "versions"),
+    *("utility", "valid", "refused", "cached", "calls", "cost_usd", *FURTHER_FIELDS),
+)
+"""The keys of the `packbench` object in the order in which they are written; those of the last line are optional."""
 # faster than looking up each name
 _ROW_VALUES = attrgetter(*(_PLACES[name] for name in ROW_FIELDS))
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal, NamedTuple, get_args
 
-from pydantic import Field, Strict
+from pydantic import ConfigDict, Field, Strict
 
 from pytest_packbench.model.record import EvalDecision  # noqa: TC001 - pydantic reads the types of fields
 
@@ -28,6 +28,8 @@ UNREADABLE = "unreadable_answer"
 TRUNCATED = "truncated_answer"
 """The term of an answer that can't be read because it was cut off."""
 UNREAD = frozenset({UNREADABLE, TRUNCATED})
+# packs create them, without validation
+_CHECKED = ConfigDict(revalidate_instances="always")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,6 +48,8 @@ class Term:
     effect: Effect = "add"
     value: Annotated[float, Field(ge=-1, le=1, strict=True)] = 0.0
     detail: str = ""
+
+    __pydantic_config__ = _CHECKED
 
     def as_json(self) -> dict[str, Any]:
         """Return the term as plain JSON."""
@@ -104,6 +108,8 @@ class Score:
     input_text: str = ""
     expected_text: str = ""
     actual_text: str = ""
+
+    __pydantic_config__ = _CHECKED
 
     def __post_init__(self) -> None:
         """Correct the verdict of a hard fail: it never passes, whatever the threshold is."""

@@ -21,7 +21,7 @@ from pydantic_core import to_json
 from pytest_packbench.analysis.counting import by_case, fold_case, trials_rule_of
 from pytest_packbench.analysis.listing import name_some
 from pytest_packbench.model.errors import pluralize
-from pytest_packbench.model.result import values_of
+from pytest_packbench.model.result import FURTHER_FIELDS, values_of
 from pytest_packbench.model.strict_json import NUMBERS
 from pytest_packbench.reports.story import NOWHERE, Place
 from pytest_packbench.reports.terminal import lost_terms, quoted
@@ -60,8 +60,10 @@ _WRONG = ("failed", "known_hole")
 _ATTEMPT_FIELDS = (
     *("trial", "verdict", "kind", "message", "score", "threshold", "match_level", "match_depth", "answer"),
     *("decision", "refused", "utility", "valid", "judge", "stale", "remark", "llm_backend", "llm_model"),
-    *("duration_ms", "cached"),
+    *("duration_ms", "cached", *FURTHER_FIELDS),
 )
+# of these, what is shown under its name
+_FACTS = ("judge", *FURTHER_FIELDS)
 _ATTEMPT_MADE = ("terms", "hooks", "tokens_input", "tokens_output", "payload", "cut")
 _MAX_NAMED = 3
 _DETAILS = ("case", "recording", "remark", "history", "trials", "baseline")
@@ -222,7 +224,8 @@ class _Details:
     def flush(self) -> None:
         """Compress what was collected since the last chunk."""
         if self._chunk:
-            head = {"details": _DETAILS, "attempts": (*_ATTEMPT_FIELDS, *_ATTEMPT_MADE), "cases": self._chunk}
+            names = {"details": _DETAILS, "attempts": (*_ATTEMPT_FIELDS, *_ATTEMPT_MADE), "facts": _FACTS}
+            head = {**names, "cases": self._chunk}
             texts = SEPARATOR.join([_json(head), *self._texts])
             block = Block(f"details-{len(self.blocks)}", _compressed(texts))
             self.blocks.append(block)

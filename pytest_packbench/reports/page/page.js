@@ -104,6 +104,7 @@
       recording: read(stored.recording),
       trials: stored.trials.map(attempt),
       baseline: attempt(stored.baseline),
+      facts: chunk.facts,
     };
   };
   /** A number whose text JavaScript would change: of more than 53 bits, or 1.0. */
@@ -882,7 +883,8 @@
       const facts = [
         ["type", words(row.type)], ["difficulty", row.difficulty],
         ...Object.entries(row.facets).map(([name, value]) => [words(name), value]),
-        ["model", shown.llm_backend === "unknown" ? "not known" : [shown.llm_backend, shown.llm_model].filter(Boolean).join(" / ")], ["judge", shown.judge],
+        ["model", shown.llm_backend === "unknown" ? "not known" : [shown.llm_backend, shown.llm_model].filter(Boolean).join(" / ")],
+        ...details.facts.map((name) => [words(name), String(shown[name] ?? "")]),
         [several ? `time${ofTrial}` : "time", duration(shown.duration_ms || 0)],
         [several ? "time of all trials" : "", duration(row.duration_ms || 0)],
         [several ? "tokens of all trials" : "tokens", typeof row.tokens === "number" ? `${row.tokens.toLocaleString("en")}${several ? "" : ` (${shown.tokens_input ?? "?"} in, ${shown.tokens_output ?? "?"} out)`}` : ""],
