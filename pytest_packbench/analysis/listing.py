@@ -26,19 +26,24 @@ class TopRows(Generic[_Item]):
     Attributes:
         key: what the rows are sorted by.
         max_rows: how many rows are kept, 1 or more; the others are only counted.
+        kept: what is kept of a row, with the same key.
         first: these rows, in order.
         count: how many rows the table has in all.
     """
 
     key: Callable[[_Item], Any]
     max_rows: int = MAX_ROWS
+    kept: Callable[[_Item], _Item] = lambda row: row
     first: list[_Item] = field(default_factory=list)
     count: int = 0
 
     def add(self, row: _Item) -> None:
         """Count a row, and keep it if it is among the first."""
         self.count += 1
-        keep_first(self.first, row, self.max_rows, self.key)
+        first, key = self.first, self.key
+        if len(first) < self.max_rows or key(row) < key(first[-1]):
+            insort(first, self.kept(row), key=key)
+            del first[self.max_rows :]
 
 
 class Listing:
@@ -58,13 +63,13 @@ class Listing:
 
     def __init__(self, max_rows: int = MAX_ROWS) -> None:
         self._max_rows = max_rows
-        self.tables: dict[str, TopRows[Result]] = defaultdict(lambda: TopRows(_worst_first, max_rows))
+        self.tables: dict[str, TopRows[Result]] = defaultdict(lambda: TopRows(_worst_first, max_rows, without_record))
         self.repeated = False
         self.errors: dict[str, TopRows[Result]] = {}
 
     def add(self, case: Result) -> None:
         """Add a case over all its trials."""
-        case, score = without_record(case), case.score
+        score = case.score
         self.repeated = self.repeated or case.trials[1] > 1
         names = ["quarantined" if score.quarantined else score.verdict, *["stale"] * case.attempt.stale]
         if score.verdict in {"error", "vacuous"}:
@@ -72,7 +77,7 @@ class Listing:
             error = error_key(f"{score.kind or score.verdict} {score.message}", case.case.case_id, case.case.file)
             # of so many different errors, the others are only counted in their table
             if error in self.errors or len(self.errors) < self._max_rows:
-                self.errors.setdefault(error, TopRows(_worst_first, _MAX_NAMED)).add(case)
+                self.errors.setdefault(error, TopRows(_worst_first, _MAX_NAMED, without_record)).add(case)
         for name in names:
             self.tables[name].add(case)
 
@@ -113,17 +118,3 @@ def name_some(names: Sequence[str], count: int) -> str:
     """Return the first names of a list in words, with how many more it has."""
     shown = ", ".join(names)
     return f"{shown} and {count - len(names)} more" if count > len(names) else shown
-
-
-def keep_first(items: list[_Item], item: _Item, max_items: int, key: Callable[[_Item], Any]) -> None:
-    """Insert an item into a sorted list that keeps only its first items.
-
-    Args:
-        items: the list, sorted by `key`.
-        item: the new item.
-        max_items: how many items the list keeps.
-        key: the sort key.
-    """
-    if len(items) < max_items or key(item) < key(items[-1]):
-        insort(items, item, key=key)
-        del items[max_items:]

@@ -117,7 +117,8 @@ def split_location(location: str) -> tuple[str, int]:
 
 def file_stem(path: str) -> str:
     """Return the name of a file without its folder and suffix."""
-    return os.path.splitext(os.path.basename(path))[0]  # noqa: PTH119, PTH122 - strings, because there may be a million
+    name = os.path.basename(path)  # noqa: PTH119 - strings, because there may be a million
+    return name.rpartition(".")[0] or name
 
 
 def case_folders(

@@ -236,8 +236,9 @@ def build_result(case_ref: CaseRef, state: AttemptState, context: SuiteContext, 
         utility=facts.utility,
         valid=facts.valid,
     )
-    result = Result(case=replace(described, expects_refusal=facts.expected == "refuse"), attempt=done, score=score)
-    return replace(result, record=_record_of(result, facts, state, context, run_id))
+    described = replace(described, expects_refusal=facts.expected == "refuse")
+    record = _record_of(Result(case=described, attempt=done, score=score), facts, state, context, run_id)
+    return Result(case=described, attempt=done, score=score, record=record)
 
 
 def unscored_result(
