@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import re
 import runpy
+from dataclasses import fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,7 +15,7 @@ import pytest_packbench
 from pytest_packbench.model.gate import Gate
 from pytest_packbench.model.metric import GENERAL_METRICS
 from pytest_packbench.model.result import EXTENSION_KEYS, Attempt, CaseInfo, extension_model
-from pytest_packbench.model.run import MODES
+from pytest_packbench.model.run import MODES, Run
 from pytest_packbench.model.score import Score
 from pytest_packbench.plugin import BY_NAME
 from tests.doc_blocks import ROOT
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
 
 NAME = "pytest_packbench"
 RULES: dict[str, Any] = data("architecture.yaml")
+NOUNS = {noun.__name__: {each.name for each in fields(noun)} for noun in (CaseInfo, Attempt, Score, Run)}
 PUBLIC = {"public names": pytest_packbench.__all__}
 MAY_IMPORT: dict[str, set[str]] = {
     folder: {each for name in names for each in PUBLIC.get(name, [name])}
@@ -162,6 +164,17 @@ def cycles_at_run_time(modules: list[Module]) -> Iterator[str]:
         yield from (", ".join(group) for group in measures["cycles"](graph))
 
 
+def copies_of_nouns(modules: list[Module]) -> Iterator[str]:
+    """Yield classes that have three fields or more of a case, an attempt, a score or a run: they could hold the noun."""
+    for module in modules:
+        for node in module.nodes if module.folder != "packs" else ():
+            if isinstance(node, ast.ClassDef) and node.name not in {*NOUNS, *RULES["own_fields"]}:
+                own = {name_of(each.target) for each in node.body if isinstance(each, ast.AnnAssign)}
+                for noun, names in NOUNS.items():
+                    if len(own & names) > 2:
+                        yield f"{module.name}: {node.name} has of {noun} {', '.join(sorted(own & names))}"
+
+
 MODULES = modules_of(Path(pytest_packbench.__file__).parent)
 CHECKS: list[Callable[[list[Module]], Iterator[str]]] = [
     forbidden_folders,
@@ -171,6 +184,7 @@ CHECKS: list[Callable[[list[Module]], Iterator[str]]] = [
     branches_on_a_pack,
     possessive_groups,
     cycles_at_run_time,
+    copies_of_nouns,
 ]
 
 
