@@ -7,9 +7,10 @@ import re
 import shlex
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple, get_args
+from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple, TypeAlias, get_args
 
-from pydantic import Field, Strict
+from pydantic import ConfigDict, Field, Strict, with_config
+from typing_extensions import TypedDict
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -203,6 +204,18 @@ def shard_of(name: str, count: int) -> int:
     return int.from_bytes(digest[:8], "big") % count + 1
 
 
+if TYPE_CHECKING:
+    RunSettings: TypeAlias = dict[str, Any]
+else:
+
+    @with_config(ConfigDict(extra="allow"))
+    class RunSettings(TypedDict, total=False):
+        """The settings of a run that are read again; others are stored as they are."""
+
+        guards: list[str] | None
+        trials: Annotated[int, Field(ge=1, strict=True)]
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Run:
     """The metadata of one suite's run in a pytest session.
@@ -242,7 +255,7 @@ class Run:
     model: Text | None = None
     partial: Text = ""
     versions: dict[str, str] = field(default_factory=dict)
-    settings: dict[str, Any] = field(default_factory=dict)
+    settings: RunSettings = field(default_factory=dict)
     findings: tuple[str, ...] = ()
 
     @property

@@ -67,7 +67,7 @@ class Term:
 class Score:
     """What an attempt came to: its verdict, and a number with its terms, or the reason why there is none.
 
-    A pack's scorer gives the first eight; what ended the attempt, or the engine, adds the others.
+    A pack's scorer gives these; what ended the attempt, or the engine, adds `message` to `actual_text`.
 
     Attributes:
         score: 0 to 1; None if there is no number (error, vacuous, known hole).

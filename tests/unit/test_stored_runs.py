@@ -319,6 +319,9 @@ def test_damaged_reports_rows_and_records_are_named_by_their_place(folder: Path,
         "no cases": json.dumps({"packbench": header}),
         "no array of cases": json.dumps({"packbench": {**header, "cases": {}}}),
     }
+    for name, value in ("guards", 5), ("guards", [5]), ("trials", "2"), ("trials", 0):
+        stored = {**header["run"], "settings": {name: value}}
+        texts[f"{name} {value!r}"] = json.dumps({"packbench": {**header, "run": stored, "cases": []}})
     for name, text in {**DAMAGES["reports"], **texts}.items():
         path.write_text(text, encoding="utf-8")
         refuse(name, path)
