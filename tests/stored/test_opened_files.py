@@ -26,8 +26,6 @@ _PAGES = (
 _AGAIN = {
     "packbench validate": "what kind of file it is, before it is read as such",
     "packbench compare --baseline injecagent1": "the pack counts what changed in records, which a comparison does without",
-    "packbench compare --baseline desk1 --current desk2 --html": "the trend has the baseline as well, by its header",
-    "packbench merge desk4 desk5 desk6 --baseline": "the trend has the baseline as well, by its header",
 }
 _opened: list[Counter[Path]] = []
 
