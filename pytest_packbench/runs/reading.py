@@ -33,7 +33,7 @@ from pytest_packbench.model.strict_json import (
     without_duplicates,
 )
 from pytest_packbench.model.suite import BASELINE_NAME
-from pytest_packbench.runs.folder import ERRORS, JOURNAL, PAYLOADS, RECORDS, REPORT, StoredRunError
+from pytest_packbench.runs.folder import ERRORS, JOURNAL, PAYLOADS, RECORDS, REPORT, NoReportError, StoredRunError
 from pytest_packbench.runs.lines import error_lines, payload_lines, record_lines, stated_of
 
 if TYPE_CHECKING:
@@ -170,7 +170,8 @@ def open_run(path: Path, *, checked: bool = True, complete: bool = False) -> Sto
             then as well.
 
     Raises:
-        StoredRunError: the path is none of these, or its version is not supported, or it is damaged.
+        NoReportError: the path is a file without a report.
+        StoredRunError: it is none of these, or its version is not supported, or it is damaged.
         OSError: it can't be read.
     """
     if path.suffix == ".jsonl" and not path.is_dir():
@@ -193,15 +194,6 @@ def open_run(path: Path, *, checked: bool = True, complete: bool = False) -> Sto
 def sort_key(result: Result) -> tuple[str, str, str, int]:
     """Return what results are sorted by, in all files and streams."""
     return result.case.case_id, result.case.test_id, result.case.file, result.attempt.trial
-
-
-def is_report(path: Path) -> bool:
-    """Return whether a file is a report, a JSON object with the key `packbench`."""
-    try:
-        return next(_document(path)) is not None
-    except StoredRunError:
-        # the caller reads it as something else, and reports where it is wrong
-        return False
 
 
 def _report_of(path: Path) -> Path:
@@ -234,10 +226,13 @@ def _document(path: Path) -> Iterator[Any]:
         raw = file.read(_LIMIT.size + 1)
     if len(raw) > _LIMIT.size:
         raise StoredRunError(f"{path}: another program has formatted it, and it is too large for that; {_LIMIT.advice}")
-    report = _parsed(raw, path, "JSON", _LIMIT.advice)
+    try:
+        report = _parsed(raw, path, "JSON", _LIMIT.advice)
+    except StoredRunError as error:
+        raise NoReportError(str(error), raw) from None
     document = report.get("packbench") if isinstance(report, dict) else None
     if not isinstance(document, dict):
-        raise StoredRunError(f'{path}: the key "packbench" is missing; expected the report.json of a run')
+        raise NoReportError(f'{path}: the key "packbench" is missing; expected the report.json of a run', raw)
     rows = document.pop("cases", None)
     yield document
     if not isinstance(rows, list):

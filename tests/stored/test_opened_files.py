@@ -24,7 +24,6 @@ _PAGES = (
 )
 # which open a file a second time, and why
 _AGAIN = {
-    "packbench validate": "what kind of file it is, before it is read as such",
     "packbench compare --baseline injecagent1": "the pack counts what changed in records, which a comparison does without",
 }
 _opened: list[Counter[Path]] = []
