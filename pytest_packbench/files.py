@@ -15,11 +15,13 @@ import stat
 from contextlib import contextmanager
 from functools import lru_cache, partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, BinaryIO, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, BinaryIO, Final, NamedTuple, TypeAlias
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
+StrPath: TypeAlias = str | os.PathLike[str]
+"""The path of a file or folder."""
 MIB: Final = 1024 * 1024
 _FLAGS = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0)
 # 0 on Windows, where links are followed
@@ -93,6 +95,22 @@ LFS: Final = b"version https://git-lfs.github.com/spec/"
 """How what git-lfs leaves in the place of a file begins."""
 
 
+class OpenFile(NamedTuple):
+    """A file that is open, for what reads the lines of a file: in place of its path, so that it is opened once.
+
+    Attributes:
+        path: its path.
+        file: the file; each reader begins at its start.
+    """
+
+    path: Path
+    file: BinaryIO
+
+    def __str__(self) -> str:
+        """Return the path."""
+        return str(self.path)
+
+
 class InputLimitError(OSError):
     """A file is no regular file, a pointer of Git LFS, or too large; `strerror` says so in one line with what to do.
 
@@ -101,7 +119,7 @@ class InputLimitError(OSError):
         expected: what to do.
     """
 
-    def __init__(self, number: int, wrong: str, expected: str, path: str | os.PathLike[str]) -> None:
+    def __init__(self, number: int, wrong: str, expected: str, path: StrPath) -> None:
         super().__init__(number, f"{wrong}; {expected}", os.fspath(path))
         self.wrong, self.expected = wrong, expected
 
@@ -119,7 +137,7 @@ def why_unreadable(error: OSError) -> str:
     return str(error.strerror) if isinstance(error, InputLimitError) else f"can't be read: {error.strerror or error}"
 
 
-def read_regular(path: str | os.PathLike[str], limit: Limit) -> bytes:
+def read_regular(path: StrPath, limit: Limit) -> bytes:
     """Return the content of a file.
 
     Raises:
@@ -144,7 +162,7 @@ def read_regular(path: str | os.PathLike[str], limit: Limit) -> bytes:
         os.close(descriptor)
 
 
-def read_line(path: str | os.PathLike[str], start: int, limit: Limit) -> bytes:
+def read_line(path: StrPath, start: int, limit: Limit) -> bytes:
     """Return a line of a file; of a line that is too long the beginning, one byte longer than the limit.
 
     Args:
@@ -169,11 +187,11 @@ def read_line(path: str | os.PathLike[str], start: int, limit: Limit) -> bytes:
 
 
 @contextmanager
-def open_regular(path: str | os.PathLike[str], *, buffering: int = -1, inside: bool = False) -> Iterator[BinaryIO]:
+def open_regular(path: StrPath | OpenFile, *, buffering: int = -1, inside: bool = False) -> Iterator[BinaryIO]:
     """Open a file for reading bytes.
 
     Args:
-        path: the file.
+        path: the file; one that is open stays open.
         buffering: as in `open`.
         inside: whether a file that is a link has to be in the project.
 
@@ -181,6 +199,10 @@ def open_regular(path: str | os.PathLike[str], *, buffering: int = -1, inside: b
         InputLimitError: it is no regular file, a pointer of Git LFS, or a link that may not be followed.
         OSError: it can't be opened.
     """
+    if isinstance(path, OpenFile):
+        path.file.seek(0)
+        yield path.file
+        return
     descriptor, _ = _open_regular(path, inside=inside)
     with os.fdopen(descriptor, "rb", buffering) as file:
         _check_fetched(path, file.read(len(LFS)))
@@ -198,7 +220,7 @@ def lines_of(file: BinaryIO, limit: Limit) -> Iterator[bytes]:
                 pass
 
 
-def check_link(path: str | os.PathLike[str]) -> str:
+def check_link(path: StrPath) -> str:
     """Return the real path of a file or folder of a suite that is a link.
 
     It has to be in the project of the link: the repository, or else the folder with the configuration, and always the
@@ -229,7 +251,7 @@ def format_size(size: int) -> str:
     return f"{size // MIB} MiB" if size >= MIB else f"{size:,} bytes"
 
 
-def _open_regular(path: str | os.PathLike[str], *, inside: bool) -> tuple[int, int]:
+def _open_regular(path: StrPath, *, inside: bool) -> tuple[int, int]:
     """Open a file if it is a regular one, and return its descriptor and its size."""
     descriptor = _open(path, inside=inside)
     status = os.fstat(descriptor)
@@ -242,7 +264,7 @@ def _open_regular(path: str | os.PathLike[str], *, inside: bool) -> tuple[int, i
     raise InputLimitError(errno.EINVAL, f"is {kind}, not a file", "replace it by a file, or remove it", path)
 
 
-def _open(path: str | os.PathLike[str], *, inside: bool) -> int:
+def _open(path: StrPath, *, inside: bool) -> int:
     if not inside:
         return os.open(path, _FLAGS)
     try:
@@ -281,12 +303,12 @@ def _having(names: tuple[str, ...], folders: tuple[Path, ...]) -> list[Path]:
     return [folder for folder in folders if any(os.path.lexists(folder / name) for name in names)]
 
 
-def _check_fetched(path: str | os.PathLike[str], head: bytes) -> None:
+def _check_fetched(path: StrPath, head: bytes) -> None:
     if head.startswith(LFS):
         raise InputLimitError(errno.EINVAL, "is a pointer of Git LFS, not the file itself", "run git lfs pull", path)
 
 
-def _too_large(path: str | os.PathLike[str], limit: Limit) -> InputLimitError:
+def _too_large(path: StrPath, limit: Limit) -> InputLimitError:
     return InputLimitError(errno.EFBIG, f"is larger than {format_size(limit.size)}", limit.advice, path)
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections import Counter, defaultdict
+from collections import Counter, defaultdict, deque
 from dataclasses import dataclass, field, replace
 from functools import cached_property, reduce
 from itertools import groupby
@@ -453,20 +453,50 @@ def _changed_terms(before: Mapping[str, str], after: Mapping[str, str]) -> Itera
             yield f"{name} {before[name]} to {after[name]}"
 
 
-def compare(baseline: StoredRun, current: StoredRun) -> Comparison:
+def compare(
+    baseline: StoredRun, current: StoredRun, use: Callable[[Iterator[tuple[Result, bool]]], object] = iter
+) -> Comparison:
     """Compare two runs case by case; both are read once.
 
     Args:
         baseline: the earlier run.
         current: the later run.
+        use: called with the results of both as they are read, each with whether it is of the later run. It need not
+            take them all.
 
     Raises:
         TrialsRuleError: the settings of a run contain an invalid trials rule.
+        StoredRunError: a file of a run is damaged, whatever `use` makes of that.
     """
-    comparison = Comparison(baseline, current.run)
-    for case in cases_of(current.run, current.results, current.attempts):
-        comparison.add(case)
-    return comparison.close()
+    seen: list[tuple[Result, bool]] = []
+    problems: list[Exception] = []
+
+    def noted(run: StoredRun, *, is_later: bool) -> Iterator[Result]:
+        for result in run.results:
+            seen.append((result, is_later))
+            yield result
+
+    def read() -> Iterator[tuple[Result, bool]]:
+        try:
+            for case in cases_of(current.run, noted(current, is_later=True), current.attempts):
+                comparison.add(case)
+                yield from seen
+                seen.clear()
+            comparison.close()
+            yield from seen
+        except Exception as error:
+            problems.append(error)
+            raise
+
+    comparison = Comparison(replace(baseline, results=noted(baseline, is_later=False)), current.run)
+    results = read()
+    try:
+        use(results)
+        deque(results, 0)
+    finally:
+        for problem in problems:
+            raise problem
+    return comparison
 
 
 def differences(baseline: Run, current: Run) -> tuple[str, ...]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from array import array
 from dataclasses import dataclass, field, replace
+from itertools import zip_longest
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from pytest_packbench.analysis.counting import (
@@ -266,8 +267,9 @@ def with_figures(conclusion: Conclusion, pack: Pack, results: Callable[[], Itera
     from pytest_packbench.runs.folder import StoredRunError
 
     try:
-        before = outcome.stored.complete_results()
-        return replace(conclusion, paired_figures=paired_figures_of(pack, before, results()))
+        steps = zip_longest(outcome.stored.complete_results(), results())
+        in_turn = ((each, bool(later)) for step in steps for later, each in enumerate(step) if each is not None)
+        return replace(conclusion, paired_figures=paired_figures_of(pack, in_turn))
     except (StoredRunError, OSError) as error:
         warning = "; ".join(filter(None, (outcome.warning, f"figures not compared: {error}")))
         return replace(conclusion, baseline=outcome._replace(warning=warning))

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
     from pytest_packbench.model.result import Result
     from pytest_packbench.model.run import Run
+    from pytest_packbench.runs.reading import StoredRun
 
 QUARANTINED = "quarantined"
 """The word for a case that its notes exclude, in place of its verdict."""
@@ -157,7 +158,13 @@ def run_folders(suite_folder: Path) -> list[Path]:
 
 
 def like_runs(
-    folder: Path, run: Run, models: Iterable[str], *, limit: int = 20, max_cases: int = _MAX_CASES
+    folder: Path,
+    run: Run,
+    models: Iterable[str],
+    opened: StoredRun | None = None,
+    *,
+    limit: int = 20,
+    max_cases: int = _MAX_CASES,
 ) -> list[EarlierRun]:
     """Read the latest complete runs that a run can be compared with over time.
 
@@ -165,6 +172,7 @@ def like_runs(
         folder: the folder of the suite's runs, which contains a folder for each.
         run: the run; only older ones are returned, and none that was merged into it.
         models: as in `kind_of`.
+        opened: a run with its results in memory: if it is one of these, it is not opened again.
         limit: the largest number of runs.
         max_cases: of how many cases the results are read, the latest run first.
 
@@ -178,25 +186,27 @@ def like_runs(
         if path.name >= run.run_id or path.name in parts or len(found) == limit:
             continue
         with suppress(ValueError, OSError):
-            earlier = read_earlier(path)
+            earlier = read_earlier(path, opened)
             if earlier.kind == kind:
                 max_cases -= earlier.selected
                 found.append(earlier.with_cases() if max_cases >= 0 else earlier)
     return found[::-1]
 
 
-def read_earlier(folder: Path) -> EarlierRun:
+def read_earlier(folder: Path, opened: StoredRun | None = None) -> EarlierRun:
     """Read the report of a complete run, without its cases.
 
     Args:
         folder: the folder of the run.
+        opened: a run with its results in memory, which is taken if it is the one in the folder.
 
     Raises:
         StoredRunError: the run did not end or is partial, its report can't be read, or it is the copy of a run, which
             has another folder; one line with the place in it.
         OSError: the report can't be read.
     """
-    opened = open_run(folder, checked=False)
+    if opened is None or not (folder / REPORT).samefile(opened.source):
+        opened = open_run(folder, checked=False)
     run = opened.run
     if run.run_id != folder.name:
         raise StoredRunError(f"{folder}: contains the run {run.run_id}, which counts in the folder of this name")

@@ -32,7 +32,7 @@ from pytest_packbench.model.suite import CONFIG_NAME
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
-    from pytest_packbench.files import Limit
+    from pytest_packbench.files import Limit, OpenFile, StrPath
     from pytest_packbench.model.case import Case, LoadedCase
     from pytest_packbench.model.suite import Suite
 
@@ -121,9 +121,7 @@ def file_stem(path: str) -> str:
     return name.rpartition(".")[0] or name
 
 
-def case_folders(
-    folder: str | os.PathLike[str], *, skip: Iterable[str | os.PathLike[str]] = ()
-) -> Iterator[tuple[str, list[str]]]:
+def case_folders(folder: StrPath, *, skip: Iterable[StrPath] = ()) -> Iterator[tuple[str, list[str]]]:
     """Yield a folder and its subfolders recursively, sorted, with the names of their files.
 
     Symbolic links to folders outside are followed, to each folder once, so that they cannot form a cycle. One that
@@ -174,7 +172,7 @@ def is_hidden(name: str) -> bool:
     return name.startswith(".") or name == "__pycache__"
 
 
-def file_paths(folder: str | os.PathLike[str], *, skip: Iterable[str | os.PathLike[str]] = ()) -> Iterator[str]:
+def file_paths(folder: StrPath, *, skip: Iterable[StrPath] = ()) -> Iterator[str]:
     """Yield the files under a folder that are not hidden, sorted, the files of a folder before its subfolders.
 
     Args:
@@ -187,7 +185,7 @@ def file_paths(folder: str | os.PathLike[str], *, skip: Iterable[str | os.PathLi
                 yield os.path.join(parent, name)  # noqa: PTH118 - strings, because there may be a million
 
 
-def case_paths(folder: str | os.PathLike[str]) -> Iterator[str]:
+def case_paths(folder: StrPath) -> Iterator[str]:
     """Yield the case files under a folder, sorted as `file_paths`."""
     return (path for path in file_paths(folder) if path.endswith(SUFFIXES))
 
@@ -282,7 +280,7 @@ def suite_locations(suite: Suite) -> Iterator[CaseLocation]:
     yield from stray_locations(suite)
 
 
-def case_lines(path: str | os.PathLike[str]) -> Iterator[CaseLine]:
+def case_lines(path: StrPath | OpenFile) -> Iterator[CaseLine]:
     """Yield the lines of a JSON Lines file that are not blank, of a line that is too long the beginning.
 
     Raises:
@@ -375,7 +373,7 @@ def locations_in(path: str, key: str = "id", noun: str = "case") -> Iterator[Cas
         yield CaseLocation(path, file_stem(path), problem=problem)
 
 
-def iter_cases(folder: str | os.PathLike[str]) -> Iterator[CaseLocation]:
+def iter_cases(folder: StrPath) -> Iterator[CaseLocation]:
     """Yield the locations of all cases under a folder, by file, then by line."""
     for path in case_paths(folder):
         yield from locations_in(path)

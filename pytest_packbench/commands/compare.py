@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
+from contextlib import suppress
 from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -11,14 +12,17 @@ from typing import TYPE_CHECKING
 from pytest_packbench.cli import FAILED, FINE, UsageError
 from pytest_packbench.commands.paths import add_packs, add_root, write_file
 from pytest_packbench.model.errors import describe_error
-from pytest_packbench.runs.folder import OUTPUT, StoredRunError, find_run_source
+from pytest_packbench.runs.folder import OUTPUT, find_run_source
 
 if TYPE_CHECKING:
     import argparse
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
     from pytest_packbench.analysis.changes import Comparison, FailCondition
     from pytest_packbench.model.metric import Figure
+    from pytest_packbench.model.pack import Pack
+    from pytest_packbench.model.result import Result
+    from pytest_packbench.model.run import Run
     from pytest_packbench.runs.reading import StoredRun
 
 
@@ -46,25 +50,29 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Compare, write the page, and return 1 if a condition of `--fail-on` is true."""
-    from pytest_packbench.analysis.changes import compare
+    from pytest_packbench.analysis.changes import compare, differences
     from pytest_packbench.reports.blocks import figure_tables, text
     from pytest_packbench.reports.diff import comparison_headline, diff_markdown
     from pytest_packbench.reports.terminal import printable
     from pytest_packbench.runs.reading import open_run
 
     paths = find_run_source(arguments.baseline), find_run_source(arguments.current)
-    baseline, current = (open_run(path, complete=arguments.html is not None) for path in paths)
+    # first, since its pack tells whether records are needed
+    current = open_run(paths[1], complete=lambda run: arguments.html is not None or _pack_of(run) is not None)
+    baseline = open_run(paths[0], complete=current.complete)
     if arguments.html is not None:
         if paths[1].suffix == ".jsonl":
             problem = "records do not say what a run came to; expected the folder of a run"
             raise UsageError(f"--html: {paths[1]}: {problem}")
         baseline, current = baseline.read(), current.read()
-    comparison = compare(baseline, current)
+    different = "; ".join(differences(baseline.run, current.run))
+    if different and not arguments.force:
+        raise UsageError(f"the runs can't be compared: {different}; pass --force to compare them")
+    figures: list[Figure] = []
+    comparison = compare(
+        baseline, current, lambda results: figures.extend(_figures(current.run, results if baseline.complete else ()))
+    )
     failed = true_conditions(arguments.fail_on, comparison)
-    if comparison.differences and not arguments.force:
-        differences = "; ".join(comparison.differences)
-        raise UsageError(f"the runs can't be compared: {differences}; pass --force to compare them")
-    figures = _figures(baseline, current)
     page = diff_markdown(comparison, failed, _notes(baseline, current), figures)
     if str(arguments.out) == "-":
         sys.stdout.write(page)
@@ -120,23 +128,30 @@ def true_conditions(conditions: str | None, comparison: Comparison) -> list[Fail
     return [condition for condition in parsed if condition.is_met(figures)]
 
 
-def _figures(baseline: StoredRun, current: StoredRun) -> tuple[Figure, ...]:
-    """Return the figures of what changed, of the pack of both runs; none if it is not installed.
+def _pack_of(run: Run) -> Pack | None:
+    """Return the pack of a run, if it is installed and has figures of what changed."""
+    from pytest_packbench.model.pack import Pack
+    from pytest_packbench.packs.registry import PackError, Packs
+
+    with suppress(KeyError, PackError):
+        pack = Packs()[run.pack]
+        return None if type(pack).paired_figures is Pack.paired_figures else pack
+    return None
+
+
+def _figures(run: Run, results: Iterable[tuple[Result, bool]]) -> tuple[Figure, ...]:
+    """Return the figures of what changed; none without a pack that has such.
 
     Raises:
         UsageError: the pack raises an exception.
     """
     from pytest_packbench.model.pack import paired_figures_of
-    from pytest_packbench.packs.registry import PackError, Packs
 
-    try:
-        pack = Packs()[current.run.pack]
-    except (KeyError, PackError):
+    pack = _pack_of(run)
+    if pack is None:
         return ()
     try:
-        return paired_figures_of(pack, baseline.complete_results(), current.complete_results())
-    except (StoredRunError, OSError):
-        raise
+        return paired_figures_of(pack, results)
     except Exception as error:
         raise UsageError(f"the pack {pack.name} raised in paired_figures: {describe_error(error)}") from error
 

@@ -20,7 +20,7 @@ from pytest_packbench.cases.load import (
 from pytest_packbench.cases.recordings import case_of_control, check_target, control_file_problem, escaped_name
 from pytest_packbench.cli import FINE, UNUSABLE
 from pytest_packbench.commands.paths import add_packs, add_trust, bundled_folder, packs_of
-from pytest_packbench.files import RECORDING, read_regular
+from pytest_packbench.files import OpenFile, check_link, open_regular
 from pytest_packbench.model.case import Case
 from pytest_packbench.model.errors import (
     CaseError,
@@ -38,9 +38,10 @@ from pytest_packbench.model.record import EVAL_SCHEMA_VERSION
 from pytest_packbench.model.run import RUN_DOCUMENT_VERSION
 from pytest_packbench.model.suite import BASELINE_NAME, CONFIG_NAME, CONTROLS, FIXTURES, Suite
 from pytest_packbench.reports.terminal import printable
+from pytest_packbench.runs.folder import NoReportError
 from pytest_packbench.runs.journal import ENDED_KEY, HEADER_KEY, JOURNAL_VERSION, read_journal
 from pytest_packbench.runs.lines import error_lines, payload_lines, read_controls, read_records, record_lines
-from pytest_packbench.runs.reading import is_report, open_run, read_baseline
+from pytest_packbench.runs.reading import open_run, read_baseline
 
 if TYPE_CHECKING:
     import argparse
@@ -156,13 +157,18 @@ def kind_of(path: Path, packs: Packs, *, strict: bool = False) -> str:
     if path.suffix in {".yaml", ".yml"}:
         return _yaml(path, packs)
     if path.suffix == ".jsonl":
-        return _lines(path, packs, strict=strict)
+        with open_regular(path, inside=True) as file:
+            return _lines(OpenFile(path, file), packs, strict=strict)
     if path.name == BASELINE_NAME:
         baseline = read_baseline(path)
         return f"committed baseline, version {baseline.baseline_version}, {pluralize(len(baseline.cases), 'case')}"
-    if is_report(path):
+    try:
         return f"report of a run, version {RUN_DOCUMENT_VERSION}, {_case_count(open_run(path, checked=False).results)}"
-    raw = read_regular(path, RECORDING)
+    except NoReportError as error:
+        raw = error.raw
+    # a report may be a link to anywhere, unlike a file of a suite
+    if path.is_symlink():
+        check_link(path)
     piece = Piece(packs, path, raw, _object(raw))
     found = (_reader(piece) or _case)(piece)
     return found.kind + found.about
@@ -266,28 +272,28 @@ def _case_count(results: Iterable[Result]) -> str:
     return pluralize(len(trials), "case") + (f", {total} trials" if total != len(trials) else "")
 
 
-def _lines(path: Path, packs: Packs, *, strict: bool) -> str:
+def _lines(opened: OpenFile, packs: Packs, *, strict: bool) -> str:
     """Read the lines of a file; those of a file of a run as commands read them, by the kind of the first one."""
-    first = next(case_lines(path), None)
+    path, first = opened.path, next(case_lines(opened), None)
     if first is None:
         if path.name not in _OF_RUNS:
             raise ValueError(f"empty: its kind is not known; expected one of {', '.join(_OF_RUNS)}")
         return "empty"
     data = _object(first.raw)
     if _reader(Piece(packs, path, first.raw, data)) is not None or b'"pack_id"' in first.raw:
-        return _lines_of_a_suite(path, packs)
+        return _lines_of_a_suite(opened, packs)
     kind, read = next(((kind, read) for needed, kind, read in _OF_A_RUN if needed <= data.keys()), _RECORDS)
     if strict and read is record_lines:
         kind += ", as the Rust reader reads it"
         read = partial(read_records, strict=True)
-    return f"{pluralize(sum(1 for _ in read(path)), 'line')}, each {kind}"
+    return f"{pluralize(sum(1 for _ in read(opened)), 'line')}, each {kind}"
 
 
-def _lines_of_a_suite(path: Path, packs: Packs) -> str:
+def _lines_of_a_suite(opened: OpenFile, packs: Packs) -> str:
     kinds: set[str] = set()
     ids: dict[str, int] = {}
-    for line in case_lines(path):
-        piece = Piece(packs, path, line.raw, _object(line.raw), line.number)
+    for line in case_lines(opened):
+        piece = Piece(packs, opened.path, line.raw, _object(line.raw), line.number)
         found = (_reader(piece) or _case)(piece)
         kinds.add(found.kind)
         if ids.setdefault(found.id, line.number) != line.number:
@@ -297,8 +303,8 @@ def _lines_of_a_suite(path: Path, packs: Packs) -> str:
     return f"{pluralize(len(ids), 'line')}, each {kinds.pop()}"
 
 
-def _entries(path: Path) -> list[Entry]:
-    run, entries = read_journal(path)
+def _entries(opened: OpenFile) -> list[Entry]:
+    run, entries = read_journal(opened)
     if run is None and not entries:
         # a last line that was cut short is no mistake, but there is nothing else
         raise ValueError("no line of this journal can be read")
@@ -314,7 +320,7 @@ _OF_A_SUITE: tuple[tuple[AbstractSet[str], Reader], ...] = (
 _RECORDS = f"eval record, version {EVAL_SCHEMA_VERSION}", record_lines
 _ENTRIES = f"entry of a journal, version {JOURNAL_VERSION}", _entries
 _ERRORS = "error of a run, version 1", error_lines
-_OF_A_RUN: tuple[tuple[AbstractSet[str], str, Callable[[Path], Iterable[object]]], ...] = (
+_OF_A_RUN: tuple[tuple[AbstractSet[str], str, Callable[[OpenFile], Iterable[object]]], ...] = (
     ({"test_suite"}, *_RECORDS),
     ({"schema_version"}, *_RECORDS),
     ({"run_id", "control"}, "control of a run, version 1", read_controls),

@@ -588,34 +588,34 @@ def panels_of(pack: Pack, results: Iterable[Result], figures: Sequence[Figure]) 
     return _instances(pack.panels(filter(None, map(partial(_summarized, pack), results)), figures), Panel, "panels")
 
 
-def paired_figures_of(pack: Pack, before: Iterable[Result], now: Iterable[Result]) -> tuple[Figure, ...]:
+def paired_figures_of(pack: Pack, results: Iterable[tuple[Result, bool]]) -> tuple[Figure, ...]:
     """Return the figures of what changed between two runs, over the cases that are unchanged and of the same judge.
 
     Args:
         pack: the pack.
-        before: the results of the baseline, with their records and payloads; iterated at most once.
-        now: the same of the run.
+        results: those of both runs in turn, with their records and payloads, each with whether it is of the later run;
+            iterated at most once.
 
     Raises:
         Exception: as in `figures_of`.
     """
-    return _checked(pack.paired_figures(_pairs(pack, before, now)), "paired_figures")
+    return _checked(pack.paired_figures(_pairs(pack, results)), "paired_figures")
 
 
-def _pairs(
-    pack: Pack, before: Iterable[Result], now: Iterable[Result]
-) -> Iterator[tuple[Mapping[str, Any], Mapping[str, Any]]]:
-    earlier = {
-        (each.case.test_id, each.attempt.trial): (each.case.case_sha256, each.score.judge, _summarized(pack, each))
-        for each in before
-    }
-    for result in now:
-        sha256, judge, record = earlier.pop((result.case.test_id, result.attempt.trial), (None, None, None))
-        known = _summarized(pack, result) if record is not None else None
-        if record is None or known is None or len({sha256, result.case.case_sha256} - {None}) > 1:
+def _pairs(pack: Pack, results: Iterable[tuple[Result, bool]]) -> Iterator[tuple[Mapping[str, Any], Mapping[str, Any]]]:
+    # what the other run has not come to yet; little, since both are in the same order
+    waiting: tuple[dict[Any, Result], dict[Any, Result]] = {}, {}
+    for result, is_later in results:
+        key = result.case.test_id, result.attempt.trial
+        other = waiting[not is_later].pop(key, None)
+        if other is None:
+            waiting[is_later][key] = result
             continue
-        if None in {judge, result.score.judge} or judge == result.score.judge:
-            yield record, known
+        pair = (other, result) if is_later else (result, other)
+        before, now = (_summarized(pack, each) for each in pair)
+        hashes, judges = ({each.case.case_sha256 for each in pair}, {each.score.judge for each in pair})
+        if before is not None and now is not None and max(len(hashes - {None}), len(judges - {None})) <= 1:
+            yield before, now
 
 
 def _checked(returned: Iterable[object], method: str) -> tuple[Figure, ...]:

@@ -43,6 +43,18 @@ class StoredRunError(ValueError):
     """A stored run is missing or unreadable; the message is one line with the file and the problem."""
 
 
+class NoReportError(StoredRunError):
+    """A file is no report of a run.
+
+    Attributes:
+        raw: its content.
+    """
+
+    def __init__(self, problem: str, raw: bytes) -> None:
+        super().__init__(problem)
+        self.raw = raw
+
+
 def is_run_id(text: str) -> bool:
     """Return whether a text is a run id, a ULID."""
     return _ULID.fullmatch(text) is not None

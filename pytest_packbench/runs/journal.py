@@ -28,6 +28,8 @@ if TYPE_CHECKING:
     from io import FileIO
     from pathlib import Path
 
+    from pytest_packbench.files import OpenFile
+
 
 _LIMIT = LIMITS["journal"]
 HEADER_KEY = "packbench_journal"
@@ -105,7 +107,7 @@ class Journal:
         self.close()
 
 
-def read_journal(path: Path) -> tuple[Run | None, list[Entry]]:
+def read_journal(path: Path | OpenFile) -> tuple[Run | None, list[Entry]]:
     """Return the run of a journal's header, and its entries in the order in which they were appended.
 
     A last line without a line end that cannot be read was cut short by a crash and is ignored.

@@ -29,7 +29,7 @@ from pytest_packbench.runs.folder import CONTROLS, ERRORS, RECORDS, StoredRunErr
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from pytest_packbench.files import Limit
+    from pytest_packbench.files import Limit, OpenFile
     from pytest_packbench.model.control import ControlResult, ControlTally
     from pytest_packbench.model.score import Score
 
@@ -182,7 +182,7 @@ def record_source(name: str) -> RecordSource:
 
 
 def read_records(
-    path: Path | str, *, strict: bool = False, skipped: SkippedLines | None = None
+    path: Path | str | OpenFile, *, strict: bool = False, skipped: SkippedLines | None = None
 ) -> Iterator[EvalRecord]:
     """Read the records of a file in order.
 
@@ -216,7 +216,7 @@ def stated_of(score: Score) -> tuple[Any, ...]:
     return score.verdict, score.kind
 
 
-def record_lines(path: Path) -> Iterator[AttemptLine]:
+def record_lines(path: Path | OpenFile) -> Iterator[AttemptLine]:
     """Read the records of a stored run in order and validate their `packbench` objects.
 
     Raises:
@@ -231,7 +231,7 @@ def record_lines(path: Path) -> Iterator[AttemptLine]:
         yield AttemptLine(location, record.run_id, record.test_id, extension.get("trial", 0), record, states)
 
 
-def error_lines(path: Path) -> Iterator[AttemptLine]:
+def error_lines(path: Path | OpenFile) -> Iterator[AttemptLine]:
     """Read the error lines of a stored run in order.
 
     Raises:
@@ -242,7 +242,7 @@ def error_lines(path: Path) -> Iterator[AttemptLine]:
         yield AttemptLine(location, line.run_id, line.test_id, line.trial, line, (line.verdict, line.kind))
 
 
-def payload_lines(path: Path) -> Iterator[AttemptLine]:
+def payload_lines(path: Path | OpenFile) -> Iterator[AttemptLine]:
     """Read the results that a run stored, in order.
 
     Raises:
@@ -253,7 +253,7 @@ def payload_lines(path: Path) -> Iterator[AttemptLine]:
         yield AttemptLine(location, line.run_id, line.test_id, line.trial, line.result)
 
 
-def read_controls(path: Path, run_id: str | None = None) -> list[ControlResult]:
+def read_controls(path: Path | OpenFile, run_id: str | None = None) -> list[ControlResult]:
     """Read the `controls.jsonl` of a run; an empty list if it has none. Each outcome is computed again.
 
     Args:
@@ -265,12 +265,13 @@ def read_controls(path: Path, run_id: str | None = None) -> list[ControlResult]:
         OSError: the file cannot be read.
     """
     results: dict[str, ControlResult] = {}
-    for location, (of_run, control) in _read(path, _control_line) if path.exists() else ():
-        # any JSON value may be the id of the line
-        other = run_id is not None and run_id != of_run
-        if other or results.setdefault(control.control, control) is not control:
-            problem = f"{printable(control.control)} is there twice, or of another run than {run_id}"
-            raise StoredRunError(f"{location}: {problem}; restore the file from the run")
+    with suppress(FileNotFoundError):
+        for location, (of_run, control) in _read(path, _control_line):
+            # any JSON value may be the id of the line
+            other = run_id is not None and run_id != of_run
+            if other or results.setdefault(control.control, control) is not control:
+                problem = f"{printable(control.control)} is there twice, or of another run than {run_id}"
+                raise StoredRunError(f"{location}: {problem}; restore the file from the run")
     return list(results.values())
 
 
@@ -324,7 +325,10 @@ def line_value(line: bytes | str) -> Any:
 
 
 def _read(
-    path: Path | str, read: Callable[[bytes | str], LineT], limit: Limit = RECORD, skipped: SkippedLines | None = None
+    path: Path | str | OpenFile,
+    read: Callable[[bytes | str], LineT],
+    limit: Limit = RECORD,
+    skipped: SkippedLines | None = None,
 ) -> Iterator[tuple[str, LineT]]:
     """Yield the place of each line that is not blank, `FILE:LINE`, and what is read of it."""
     with nullcontext(sys.stdin.buffer) if path == STDIN else open_regular(path, buffering=_READ_BUFFER) as file:

@@ -33,7 +33,7 @@ from pytest_packbench.model.strict_json import (
     without_duplicates,
 )
 from pytest_packbench.model.suite import BASELINE_NAME
-from pytest_packbench.runs.folder import ERRORS, JOURNAL, PAYLOADS, RECORDS, REPORT, StoredRunError
+from pytest_packbench.runs.folder import ERRORS, JOURNAL, PAYLOADS, RECORDS, REPORT, NoReportError, StoredRunError
 from pytest_packbench.runs.lines import error_lines, payload_lines, record_lines, stated_of
 
 if TYPE_CHECKING:
@@ -155,7 +155,7 @@ class StoredRun:
         return False
 
 
-def open_run(path: Path, *, checked: bool = True, complete: bool = False) -> StoredRun:
+def open_run(path: Path, *, checked: bool = True, complete: bool | Callable[[Run], bool] = False) -> StoredRun:
     """Open a run in any of its forms.
 
     Of a file of records, the `report.json` of the same run beside it is used if it exists, otherwise the lines of the
@@ -166,11 +166,12 @@ def open_run(path: Path, *, checked: bool = True, complete: bool = False) -> Sto
         path: the folder of a run, its `report.json`, a `.jsonl` file with the records of one run, or the committed
             baseline of a suite.
         checked: whether the results of a report are compared with the records and errors beside it.
-        complete: whether results have their records and payloads, as far as there are files with them; they are checked
-            then as well.
+        complete: whether results have their records and payloads, as far as there are files with them, or what tells it
+            of the run; they are checked then as well.
 
     Raises:
-        StoredRunError: the path is none of these, or its version is not supported, or it is damaged.
+        NoReportError: the path is a file without a report.
+        StoredRunError: it is none of these, or its version is not supported, or it is damaged.
         OSError: it can't be read.
     """
     if path.suffix == ".jsonl" and not path.is_dir():
@@ -185,6 +186,8 @@ def open_run(path: Path, *, checked: bool = True, complete: bool = False) -> Sto
         raise StoredRunError(f"{file}: /packbench/version: got {got}; this version reads {RUN_DOCUMENT_VERSION}")
     run = _validated(adapter(Run).validate_python, header.get("run"), f"{file}: /packbench/run")
     results = _results(document, run, file)
+    if callable(complete):
+        complete = complete(run)
     if checked or complete:
         results = checked_results(file.parent, results, run.run_id, complete=complete)
     return StoredRun(source=str(file), run=run, results=results, header=header, complete=complete)
@@ -193,15 +196,6 @@ def open_run(path: Path, *, checked: bool = True, complete: bool = False) -> Sto
 def sort_key(result: Result) -> tuple[str, str, str, int]:
     """Return what results are sorted by, in all files and streams."""
     return result.case.case_id, result.case.test_id, result.case.file, result.attempt.trial
-
-
-def is_report(path: Path) -> bool:
-    """Return whether a file is a report, a JSON object with the key `packbench`."""
-    try:
-        return next(_document(path)) is not None
-    except StoredRunError:
-        # the caller reads it as something else, and reports where it is wrong
-        return False
 
 
 def _report_of(path: Path) -> Path:
@@ -234,10 +228,13 @@ def _document(path: Path) -> Iterator[Any]:
         raw = file.read(_LIMIT.size + 1)
     if len(raw) > _LIMIT.size:
         raise StoredRunError(f"{path}: another program has formatted it, and it is too large for that; {_LIMIT.advice}")
-    report = _parsed(raw, path, "JSON", _LIMIT.advice)
+    try:
+        report = _parsed(raw, path, "JSON", _LIMIT.advice)
+    except StoredRunError as error:
+        raise NoReportError(str(error), raw) from None
     document = report.get("packbench") if isinstance(report, dict) else None
     if not isinstance(document, dict):
-        raise StoredRunError(f'{path}: the key "packbench" is missing; expected the report.json of a run')
+        raise NoReportError(f'{path}: the key "packbench" is missing; expected the report.json of a run', raw)
     rows = document.pop("cases", None)
     yield document
     if not isinstance(rows, list):
@@ -420,7 +417,7 @@ class _Beside:
         raise StoredRunError(f"{place}: {problem}; restore both files from the run {self._run_id}")
 
 
-def _open_records(path: Path, *, checked: bool, complete: bool) -> StoredRun:
+def _open_records(path: Path, *, checked: bool, complete: bool | Callable[[Run], bool]) -> StoredRun:
     report = path.with_name(REPORT)
     if path.name == RECORDS and report.is_file():
         return open_run(report, checked=checked, complete=complete)
@@ -435,6 +432,8 @@ def _open_records(path: Path, *, checked: bool, complete: bool) -> StoredRun:
     for line in record_lines(path):
         record: EvalRecord = line.content
         shared = shared or _shared_values(record)
+        if callable(complete):
+            complete = complete(_run_of(record))
         if shared != _shared_values(record):
             names = ", ".join(("run_id", "test_suite", *_SHARED))
             problem = f"one of {names} is another one than in the lines above; expected the records of one run"
@@ -452,7 +451,7 @@ def _open_records(path: Path, *, checked: bool, complete: bool) -> StoredRun:
             add(line, _result_of_error(line, run))
     ordered = tuple(sorted(results.values(), key=sort_key))
     return StoredRun(
-        source=str(path), run=run, results=ordered, lists_all_cases=len(ordered) > counted, complete=complete
+        source=str(path), run=run, results=ordered, lists_all_cases=len(ordered) > counted, complete=complete is True
     )
 
 

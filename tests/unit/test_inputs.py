@@ -134,6 +134,29 @@ def test_no_hostile_file_holds_breaks_or_pleases_a_command(
         assert all(len(line) < 2100 for line in text.splitlines()), shown
 
 
+def test_a_report_may_be_a_link_to_anywhere_unlike_a_file_of_a_suite(
+    project: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(project)
+    for name, content, code, said in (
+        (
+            "report.json",
+            (project / FOLDER / "report.json").read_text("utf-8"),
+            0,
+            "report of a run, version 1, 2 cases",
+        ),
+        ("other.json", '{"word": "unseen"}', 2, "is a link that leaves the project; replace it by a copy"),
+        ("other.jsonl", '{"word": "unseen"}', 2, "is a link that leaves the project; replace it by a copy"),
+    ):
+        (tmp_path / name).write_text(content, "utf-8")
+        link = f"{TOY}/linked{Path(name).suffix}"
+        with replaced(project / link, partial(os.symlink, tmp_path / name)):
+            assert main(["validate", link]) == code
+        out, _ = capsys.readouterr()
+        assert said in out
+        assert "unseen" not in out
+
+
 def test_output_that_nobody_reads_is_no_success(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(project)
     reading, writing = os.pipe()

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections import Counter
-from itertools import combinations, product
+from collections import Counter, deque
+from contextlib import suppress
+from dataclasses import replace
+from itertools import accumulate, combinations, product
 from statistics import fmean, stdev
 from typing import TYPE_CHECKING, Any
 
@@ -45,6 +47,7 @@ from pytest_packbench.model.metric import Figure, Interval, Profile
 from pytest_packbench.model.run import CLUSTER_SETTING
 from pytest_packbench.packs.agent_safety.model import ATTACK_METRICS
 from pytest_packbench.reports.diff import diff_markdown
+from pytest_packbench.runs.folder import StoredRunError
 from pytest_packbench.runs.reading import StoredRun
 from pytest_packbench.runs.writer import sort_results
 from tests.unit.run_builders import (
@@ -64,6 +67,7 @@ from tests.unit.run_builders import (
 )
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from random import Random
 
     from pytest_packbench.model.result import Result
@@ -484,8 +488,9 @@ def test_figures_count_cases_without_errors_and_list_few_numbers_of_trials() -> 
     assert (scripted.standard_error, scripted.mean_score) == (None, 0.5)
 
 
-def compare_runs(before: list[Result], after: list[Result], **changes: Any) -> Comparison:
-    return compare(*(StoredRun(source="f", run=run(**changes), results=tuple(each)) for each in (before, after)))
+def compare_runs(before: list[Result], after: list[Result], use: Any = iter, **changes: Any) -> Comparison:
+    one, other = (StoredRun(source="f", run=run(**changes), results=tuple(each)) for each in (before, after))
+    return compare(one, other, use)
 
 
 @given(CASES, CASES)
@@ -500,6 +505,53 @@ def test_a_comparison_pairs_cases(before: dict[str, list[float]], after: dict[st
     listed = {one.test_id: one.delta for rows in comparison.listed.values() for one in rows.first}
     assert listed == pytest.approx({name: deltas[name] for name in listed})
     assert {name for name, delta in deltas.items() if abs(delta) > 1e-6} <= listed.keys()
+
+
+def test_what_a_comparison_reads_is_given_away_in_turn_and_to_its_end() -> None:
+    cases = [f"c{number:03}" for number in range(200)]
+    before, after = (trials_of({name: [1.0, 0.0] for name in each}) for each in (cases[20:], cases[:-20]))
+    read: list[Result] = []
+    ahead, sides = list[int](), list[int]()
+
+    def stream(results: list[Result]) -> Iterator[Result]:
+        for result in results:
+            read.append(result)
+            yield result
+
+    def take(results: Iterator[tuple[Result, bool]]) -> None:
+        for number, (_, is_later) in enumerate(results, 1):
+            ahead.append(len(read) - number)
+            sides.append(1 if is_later else -1)
+
+    one, other = (StoredRun(source="f", run=run(), results=stream(each)) for each in (before, after))
+    whole = compare(one, other, take)
+    assert (sides.count(-1), sides.count(1)) == (len(before), len(after))
+    # what waits, for its use or for the other run, does not grow with the run
+    assert max(*ahead, *map(abs, accumulate(sides))) <= 8
+    for use in (next, iter, lambda results: list(zip(results, range(7), strict=False))):
+        comparison = compare_runs(before, after, use=use)
+        assert (comparison.cases, comparison.common) == (whole.cases, whole.common) == ((180, 180), 160)
+
+
+@pytest.mark.parametrize("later", [False, True])
+def test_no_use_of_a_comparison_hides_that_a_run_is_damaged(later: bool) -> None:
+    def damaged() -> Iterator[Result]:
+        yield from trials("a", 1.0)
+        raise StoredRunError("f: damaged")
+
+    def hide(results: Iterator[object]) -> None:
+        with suppress(StoredRunError):
+            deque(results, 0)
+
+    def fail(results: Iterator[object]) -> None:
+        hide(results)
+        raise ZeroDivisionError
+
+    for use in (hide, fail, iter):
+        runs = {side: StoredRun(source="f", run=run(), results=trials("a", 1.0)) for side in (False, True)}
+        runs[later] = replace(runs[later], results=damaged())
+        with pytest.raises(StoredRunError, match="damaged"):
+            compare(runs[False], runs[True], use)
 
 
 OTHER_RULES = [
@@ -523,6 +575,6 @@ def test_durations_and_intervals_have_the_unit_of_a_reader() -> None:
 def test_runs_by_other_rules_are_not_comparable() -> None:
     for *rules, differ in OTHER_RULES:
         settings = [{"trials": count, "trials_rule": rule} if rule else {} for count, rule in rules]
-        runs = [StoredRun(source="f", run=run(settings=each), results=()) for each in settings]
-        assert bool(compare(*runs).differences) is differ, rules
+        one, other = (StoredRun(source="f", run=run(settings=each), results=()) for each in settings)
+        assert bool(compare(one, other).differences) is differ, rules
     assert "| trials" in diff_markdown(compare_runs(trials("a", 1.0), trials("a", 1.0, 0.0, 0.0)))
