@@ -220,7 +220,11 @@ def run_model(project: Project, model: Model, monkeypatch: pytest.MonkeyPatch, m
     model.handler = echo
     monkeypatch.delenv("PLANTED_API_KEY")
     monkeypatch.setenv("OPENAI_API_KEY", KEY)
-    return model.run(project, "--packbench-cache=answers", *SHOWN, mode=mode)
+    monkeypatch.setenv("GITHUB_STEP_SUMMARY", str(project.root / "job.md"))
+    monkeypatch.setenv("GITHUB_ACTIONS", "true")
+    # some gateways have the key in their path
+    url = f"--packbench-base-url={model.url}/{KEY}/v1"
+    return model.run(project, url, "--packbench-cache=answers", *SHOWN, mode=mode)
 
 
 def test_no_key_that_a_model_echoes_is_in_any_file_or_output(
