@@ -158,6 +158,7 @@ def test_marked(packbench_check, slow):
 def slow_project(project: Project) -> None:
     """Write cases that are watched, and modules whose functions take hours."""
     project.write("hours.py", HOURS)
+    project.extend_conftest("import hours")
     project.write("test_slow.py", SLOW)
     for number in range(3):
         project.case(f"case_{number}", python="import hours; assert hours.watched")
@@ -215,6 +216,26 @@ def test_a_hang_in_c_code_ends_the_process_also_after_a_case_that_failed(project
             Watchdog.cancel()
     """)
     project.run_toy("-p", "faulthandler").assert_outcomes(passed=1, errors=1)
+
+
+def test_a_time_limit_of_the_user_for_each_test_is_kept(project: Project) -> None:
+    slow_project(project)
+    project.case("case_0", python="import hours; assert hours.watched == [5]")
+    result = project.pytester.runpytest_subprocess(
+        "--packbench-suite=toy", "-k", "case_0", "-o", "faulthandler_timeout=5"
+    )
+    result.assert_outcomes(passed=1)
+
+
+@pytest.mark.parametrize("options", [(), ("-p", "no:capture")])
+def test_nothing_of_the_last_resort_is_left(project: Project, options: tuple[str, ...]) -> None:
+    before = os._exit, os.execv, os.execve
+    # a target may close all that is open
+    project.case("case_0", python="import os, pytest_packbench.engine.targets as t; os.close(t.TimeLimit.file)")
+    result = project.run_toy(*options)
+    assert result.ret == pytest.ExitCode.OK
+    assert (Watchdog.file, Watchdog.again_s, TimeLimit.file) == (None, 0.0, 2)
+    assert (os._exit, os.execv, os.execve) == before
 
 
 @pytest.mark.parametrize("method", ["write_results", "complete"])
