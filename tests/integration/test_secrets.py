@@ -429,6 +429,8 @@ def pipeline(packbench_request):
 def test_case(packbench_check, pipeline, record_property):
     key = os.environ["PLANTED_API_KEY"]
     record_property("used", key)
+    record_property("error", ValueError(key))
+    record_property("several", {key})
     print("using", key)
     if pipeline == "raised":
         raise ValueError("failed\\n" + key[:20] + "\\n" + key[20:])
