@@ -152,6 +152,8 @@ def is_outside_cases(_: logging.LogRecord) -> bool:
 
 def redact_log_record(record: logging.LogRecord, redactor: Redactor) -> bool:
     """Redact the message and all other texts of a log record; true, as a filter that keeps every record."""
+    # a case may have loaded keys
+    redactor.refresh()
     try:
         message = record.getMessage()
     except Exception:  # noqa: BLE001 - the handler reports arguments that do not fit the message

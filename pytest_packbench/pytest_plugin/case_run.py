@@ -424,7 +424,8 @@ class CaseRun(ItemRun):
             return ()
         self.reported = self.result
         added = properties(self.result)
-        if not set(added) <= set(self.item.user_properties):
+        # those of the user may have no hash
+        if any(each not in self.item.user_properties for each in added):
             self.own_properties += len(added)
             self.item.user_properties.extend(added)
         return self.results

@@ -545,7 +545,7 @@ class Recorder:
         from pytest_packbench.pytest_plugin.explain import rerun_options
         from pytest_packbench.reports.story import Place
 
-        return Place(root, rerun_options(self.contexts, run.suite, is_marked=bool(run.targets)))
+        return Place(root, self._redact(rerun_options(self.contexts, run.suite, is_marked=bool(run.targets))))
 
     def _complete(self, run: SuiteRun, *, interrupted: bool) -> None:
         """Complete the cases that have no result of their own: with their known trials, and why the others are not."""
@@ -631,7 +631,7 @@ class Recorder:
         try:
             from pytest_packbench.reports.document import run_document
 
-            document = run_document(run.conclusion, self._redact(self.place(run, None).options))
+            document = run_document(run.conclusion, self.place(run, None).options)
             run.writer.complete(document, plugin_report(self.config, session, run.by_nodeid))
         except (OSError, MemoryError, RecursionError) as error:
             session.exitstatus = session.exitstatus or pytest.ExitCode.TESTS_FAILED

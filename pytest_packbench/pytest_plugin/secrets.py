@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import replace
 from functools import lru_cache, partial
 from typing import TYPE_CHECKING, Any
@@ -127,4 +128,9 @@ def _map_texts(value: Any, change: Callable[[str], str]) -> Any:
                 changed = _map_texts(item, change)
             # some are frozen
             object.__setattr__(value, name, changed)
+        return value
+    # reports contain others as text
+    with suppress(Exception):
+        text = str(value)
+        return value if (changed := change(text)) == text else changed
     return value

@@ -25,7 +25,7 @@ from pytest_packbench.plugin import (
     THRESHOLDS,
     collect_less_garbage,
 )
-from pytest_packbench.pytest_plugin.case_run import Reporter, file_run, run_of
+from pytest_packbench.pytest_plugin.case_run import Reporter, file_run
 from pytest_packbench.pytest_plugin.collection import Collector
 from pytest_packbench.pytest_plugin.explain import ErrorGroups
 from pytest_packbench.pytest_plugin.integrations import refuse_repetition, register_integrations
@@ -224,15 +224,9 @@ class LastResort:
             config.add_cleanup(_stop_watching)
 
     @pytest.hookimpl(tryfirst=True)
-    def pytest_runtest_protocol(self, item: pytest.Item) -> None:
-        """Let other tests, and the fixtures of marked tests, take as long as they like."""
-        if file_run(item) is None:
-            Watchdog.cancel()
-
-    @pytest.hookimpl(tryfirst=True)
     def pytest_runtest_teardown(self, item: pytest.Item, nextitem: pytest.Item | None) -> None:
-        """Let the end of fixtures take as long as it likes: of marked tests, and of the session."""
-        if file_run(item) is None or nextitem is None or run_of(nextitem) is None:
+        """Let all but cases of files take as long as it likes: other tests, and the start and end of fixtures."""
+        if nextitem is None or file_run(item) is None or file_run(nextitem) is None:
             Watchdog.cancel()
 
     @pytest.hookimpl(trylast=True)
@@ -244,7 +238,6 @@ class LastResort:
     def pytest_enter_pdb(self) -> None:
         """Start it again with the next case, likewise, and remove the time limit of this one."""
         TimeLimit.remove()
-        Watchdog.cancel()
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_sessionfinish(self) -> None:

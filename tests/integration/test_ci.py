@@ -84,6 +84,13 @@ def test_without_a_suite_or_elsewhere_github_gets_nothing(project: Project, monk
     for actions in ("", "false"):
         monkeypatch.setenv("GITHUB_ACTIONS", actions)
         assert commands(project.run_toy().outlines) == []
+    # each alone
+    page.rmdir()
+    project.run_toy()
+    assert "packbench: toy - FAILED" in page.read_text("utf-8")
+    monkeypatch.setenv("GITHUB_ACTIONS", "true")
+    monkeypatch.delenv("GITHUB_STEP_SUMMARY")
+    project.run_toy().stdout.fnmatch_lines(["::error title=toy%3A bad scored 0.20 < 0.80::*"])
 
 
 @pytest.mark.parametrize(("family", "workers"), [("xunit1", "0"), ("xunit2", "1")])

@@ -15,6 +15,7 @@ from pytest_packbench.engine.output import CapturedOutput, capturing_context
 from pytest_packbench.engine.targets import ProcessState, TimeLimit, Watchdog
 from pytest_packbench.runs.journal import lock_folder
 from pytest_packbench.runs.writer import RunWriter
+from tests.integration.conftest import CASES
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -27,15 +28,16 @@ FULL = OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
 
 @pytest.mark.parametrize("concurrency", [1, 2])
-@pytest.mark.parametrize("call", ["os._exit(0)", "os.execv('/bin/true', ['true'])"])
-def test_a_target_does_not_end_the_run_as_if_all_were_well(project: Project, call: str, concurrency: int) -> None:
-    project.case("case_0", python=f"import os; {call}")
-    project.case("case_1")
+def test_a_target_does_not_end_the_run_as_if_all_were_well(project: Project, concurrency: int) -> None:
+    for number, call in enumerate(("os._exit(0)", "os.execv('/bin/true', ['true'])", "os.getpid()")):
+        project.case(f"case_{number}", python=f"import os; {call}")
     project.write("pytest.ini", "[pytest]\npackbench_allow_processes = yes\n")
-    result = project.run_toy(f"--packbench-concurrency={concurrency}")
-    result.assert_outcomes(errors=1, passed=1)
+    # in a process of its own: this one would end, as if all were well
+    result = project.pytester.runpytest_subprocess("--packbench-suite=toy", f"--packbench-concurrency={concurrency}")
+    result.assert_outcomes(errors=2, passed=1)
     assert result.ret == pytest.ExitCode.TESTS_FAILED
-    assert "would end the whole run; return, or raise an exception" in project.errors()["case_0"]["message"]
+    for name in ("case_0", "case_1"):
+        assert "would end the whole run; return, or raise an exception" in project.errors()[name]["message"]
 
 
 @pytest.fixture
@@ -103,20 +105,103 @@ def test_a_hang_in_c_code_ends_the_process(monkeypatch: pytest.MonkeyPatch) -> N
     assert len(calls) == 2
 
 
-def test_another_test_may_take_as_long_as_it_likes(project: Project) -> None:
-    project.case("case_0")
-    project.write(
-        "test_other.py",
-        "from pytest_packbench.engine.targets import Watchdog\ndef test_it(): assert not Watchdog.again_s",
-    )
-    project.extend_conftest("""
-        def pytest_runtest_logreport(report):
-            from pytest_packbench.engine.targets import Watchdog
-            if report.when == "call":
-                assert bool(Watchdog.again_s) == ("case_0" in report.nodeid)
-    """)
-    project.run_toy("storage", "test_other.py").assert_outcomes(passed=2)
-    assert not Watchdog.again_s
+HOURS = """
+import faulthandler
+import os
+import signal
+
+watched = []
+
+
+def watch(seconds, **how):
+    watched[:] = [seconds]
+
+
+faulthandler.dump_traceback_later = watch
+faulthandler.cancel_dump_traceback_later = watched.clear
+
+
+def take_hours(what):
+    # as it ends after hours: with the process, or by an alarm
+    if watched or signal.getitimer(signal.ITIMER_REAL)[0]:
+        os.kill(os.getpid(), signal.SIGKILL)
+    print("HOURS:", what)
+"""
+SLOW = """
+from hours import take_hours, watched
+import pytest
+
+
+@pytest.fixture(scope="session", autouse=True)
+def service():
+    yield
+    take_hours("end of the session")
+
+
+@pytest.fixture
+def slow(request):
+    take_hours(f"{request.node.originalname}, setup")
+    yield
+    take_hours(f"{request.node.originalname}, teardown")
+
+
+def test_other(slow): take_hours("test_other")
+
+
+@pytest.mark.packbench_cases("more")
+def test_marked(packbench_check, slow):
+    assert watched
+    packbench_check({"points": 1.0})
+"""
+
+
+def slow_project(project: Project) -> None:
+    """Write cases that are watched, and modules whose functions take hours."""
+    project.write("hours.py", HOURS)
+    project.extend_conftest("import hours")
+    project.write("test_slow.py", SLOW)
+    for number in range(3):
+        project.case(f"case_{number}", python="import hours; assert hours.watched")
+    project.suite("more")
+    project.case("case_more", suite="more")
+
+
+def hours(result: pytest.RunResult) -> list[str]:
+    """What took hours, in order."""
+    return [line.partition("HOURS: ")[2] for line in result.outlines if "HOURS: " in line]
+
+
+def test_what_is_no_case_of_a_file_may_take_as_long_as_it_likes(project: Project) -> None:
+    slow_project(project)
+    cases = [f"{CASES}/plain/case_{number}.json" for number in range(3)]
+    other, marked = "test_slow.py::test_other", "test_slow.py::test_marked"
+    result = project.pytester.runpytest_subprocess("-s", cases[0], other, cases[1], marked, cases[2])
+    result.assert_outcomes(passed=5)
+    assert hours(result) == [
+        "test_other, setup",
+        "test_other",
+        "test_other, teardown",
+        "test_marked, setup",
+        "test_marked, teardown",
+        "end of the session",
+    ]
+
+
+def test_the_end_of_a_session_that_is_interrupted_may_take_as_long_as_it_likes(project: Project) -> None:
+    slow_project(project)
+    project.case("case_1", python="raise KeyboardInterrupt")
+    result = project.pytester.runpytest_subprocess("-s", "--packbench-suite=toy", "test_slow.py::test_other", "storage")
+    assert (result.ret, hours(result)[3:]) == (pytest.ExitCode.INTERRUPTED, ["end of the session"])
+
+
+@pytest.mark.parametrize("plugin", ["faulthandler", "no:faulthandler"])
+def test_a_debugger_may_take_as_long_as_it_likes_and_the_next_case_is_watched(project: Project, plugin: str) -> None:
+    slow_project(project)
+    project.case("case_0", python="breakpoint()")
+    command = (sys.executable, "-m", "pytest", "-p", plugin, "--packbench-suite=toy")
+    result = project.pytester.run(*command, stdin=b"import hours; hours.take_hours('debugger')\nc\n")
+    result.assert_outcomes(passed=3)
+    assert hours(result) == ["debugger"]
 
 
 def test_a_hang_in_c_code_ends_the_process_also_after_a_case_that_failed(project: Project) -> None:
@@ -133,24 +218,24 @@ def test_a_hang_in_c_code_ends_the_process_also_after_a_case_that_failed(project
     project.run_toy("-p", "faulthandler").assert_outcomes(passed=1, errors=1)
 
 
-def test_the_end_of_fixtures_may_take_as_long_as_it_likes(project: Project) -> None:
-    project.case("case_0")
-    project.write(
-        "test_a.py",
-        """
-import pytest
-from pytest_packbench.engine.targets import Watchdog
-
-@pytest.fixture(scope="session", autouse=True)
-def service():
-    yield
-    print("AT THE END", Watchdog.again_s)
-
-def test_it(): pass
-""",
+def test_a_time_limit_of_the_user_for_each_test_is_kept(project: Project) -> None:
+    slow_project(project)
+    project.case("case_0", python="import hours; assert hours.watched == [5]")
+    result = project.pytester.runpytest_subprocess(
+        "--packbench-suite=toy", "-k", "case_0", "-o", "faulthandler_timeout=5"
     )
-    result = project.run_toy("test_a.py", "storage", "-s")
-    result.stdout.fnmatch_lines(["*AT THE END 0.0"])
+    result.assert_outcomes(passed=1)
+
+
+@pytest.mark.parametrize("options", [(), ("-p", "no:capture")])
+def test_nothing_of_the_last_resort_is_left(project: Project, options: tuple[str, ...]) -> None:
+    before = os._exit, os.execv, os.execve
+    # a target may close all that is open
+    project.case("case_0", python="import os, pytest_packbench.engine.targets as t; os.close(t.TimeLimit.file)")
+    result = project.run_toy(*options)
+    assert result.ret == pytest.ExitCode.OK
+    assert (Watchdog.file, Watchdog.again_s, TimeLimit.file) == (None, 0.0, 2)
+    assert (os._exit, os.execv, os.execve) == before
 
 
 @pytest.mark.parametrize("method", ["write_results", "complete"])

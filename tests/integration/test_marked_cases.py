@@ -46,6 +46,16 @@ def marked(body: str, mark: str = '"toy"', takes: str = "packbench_case, packben
     return f"import pytest\n\n@pytest.mark.packbench_cases({mark})\ndef test_{name}({takes}):\n{indent(body, '    ')}\n"
 
 
+@pytest.mark.filterwarnings("ignore:User properties of .* are not JSON-serializable")
+def test_a_property_of_the_user_may_be_anything(project: Project) -> None:
+    project.case("one")
+    odd = "type('Odd', (), {'__str__': lambda _: 1 / 0, '__hash__': None})()"
+    body = f"record_property('tags', ['a'])\nrecord_property('odd', {odd})\n{CHECK}"
+    project.write("test_own.py", marked(body, takes="packbench_case, packbench_check, record_property"))
+    project.run().assert_outcomes(passed=1)
+    assert project.records()["one"]["passed"]
+
+
 def test_each_verdict_as_for_items_from_files(both: Project) -> None:
     both.write("test_own.py", MODULE)
     for name, fields in DATA["verdicts"].items():

@@ -220,7 +220,11 @@ def run_model(project: Project, model: Model, monkeypatch: pytest.MonkeyPatch, m
     model.handler = echo
     monkeypatch.delenv("PLANTED_API_KEY")
     monkeypatch.setenv("OPENAI_API_KEY", KEY)
-    return model.run(project, "--packbench-cache=answers", *SHOWN, mode=mode)
+    monkeypatch.setenv("GITHUB_STEP_SUMMARY", str(project.root / "job.md"))
+    monkeypatch.setenv("GITHUB_ACTIONS", "true")
+    # some gateways have the key in their path
+    url = f"--packbench-base-url={model.url}/{KEY}/v1"
+    return model.run(project, url, "--packbench-cache=answers", *SHOWN, mode=mode)
 
 
 def test_no_key_that_a_model_echoes_is_in_any_file_or_output(
@@ -322,6 +326,92 @@ def test_short_values_and_words_of_the_environment_destroy_no_text(
     assert "[redacted]" not in project.all_text() + result.stdout.str()
 
 
+PLUGIN = """
+import os
+
+from pytest_packbench.pytest_plugin.explain import explanation_at
+
+KEY = os.environ["PLANTED_API_KEY"]
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item, call):
+    report = yield
+    report.own = {KEY: [("in a tuple", KEY)]}
+    if report.when == "teardown":
+        report.longrepr = explanation_at(item.location, f"first {KEY}\\nsecond {KEY}")
+    return report
+
+
+def pytest_runtest_logreport(report):
+    with open("seen.txt", "a") as file:
+        print(vars(report), file=file)
+
+
+def pytest_json_runtest_metadata(item, call):
+    return {"used": KEY}
+
+
+def pytest_json_modifyreport(json_report):
+    json_report["note"] = {KEY: [KEY]}
+"""
+
+
+def test_no_key_that_another_plugin_adds_is_in_any_file_or_output(both: Project) -> None:
+    both.case("one")
+    both.extend_conftest(PLUGIN)
+    result = both.run_toy(*REPORTS)
+    result.assert_outcomes(passed=1)
+    assert leaks(both, result) == []
+    assert "[redacted]" in (both.root / "seen.txt").read_text("utf-8")
+    mine = (both.root / "mine.json").read_text("utf-8")
+    assert '"metadata": {"used": "[redacted]"}' in mine
+    assert '"note": {"[redacted]": ["[redacted]"]}' in mine
+
+
+def test_no_key_of_a_module_that_cannot_be_collected_is_in_any_file_or_output(both: Project) -> None:
+    both.case("one")
+    both.write("test_broken.py", "import os\nkey = os.environ['PLANTED_API_KEY']\nprint(key)\nraise ValueError(key)\n")
+    result = both.run_toy("storage", "test_broken.py", "--showlocals", *REPORTS)
+    # a worker runs what it has collected
+    result.assert_outcomes(errors=1, passed=both.workers)
+    assert leaks(both, result) == []
+    result.stdout.fnmatch_lines(["E *ValueError: [[]redacted]", "*Captured stdout*", "[[]redacted]"])
+
+
+LOADING = """
+import os
+
+KEY = "".join(["loaded-", "5566778", "899-token"])
+
+
+def act(request):
+    if request.input["text"] == "loads":
+        os.environ["LOADED_SERVICE_TOKEN"] = KEY
+    print("using", KEY)
+    return {"points": 1.0}
+"""
+
+
+def test_what_was_printed_before_its_key_was_loaded_is_redacted_afterwards(project: Project) -> None:
+    project.pytester.makepyfile(own=LOADING)
+    for text in ("before", "loads"):
+        project.case(text, text=text)
+    result = project.run_toy("--packbench-target=own:act", "--junit-xml=junit.xml", "-o", "junit_logging=all")
+    result.assert_outcomes(passed=2)
+    before, loads = (project.root / "junit.xml").read_text("utf-8").split("</testcase>")[:2]
+    assert ("using loaded-" in before, "using loaded-" in loads, "using [redacted]" in loads) == (True, False, True)
+
+
+def test_no_key_is_in_a_log_of_more_than_the_terminal_shows(project: Project) -> None:
+    project.pytester.makepyfile(leaky=TARGETS)
+    project.case("logged", text="logged")
+    result = project.run_toy("--packbench-target=leaky:act", "--log-cli-level=CRITICAL", "--log-file=log.txt")
+    result.assert_outcomes(passed=1)
+    assert leaks(project, result) == []
+    assert "using [redacted]" in (project.root / "log.txt").read_text("utf-8")
+
+
 MARKED = """
 import os
 
@@ -339,6 +429,8 @@ def pipeline(packbench_request):
 def test_case(packbench_check, pipeline, record_property):
     key = os.environ["PLANTED_API_KEY"]
     record_property("used", key)
+    record_property("error", ValueError(key))
+    record_property("several", {key})
     print("using", key)
     if pipeline == "raised":
         raise ValueError("failed\\n" + key[:20] + "\\n" + key[20:])

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import signal
+import threading
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -127,15 +129,54 @@ def test_a_run_that_ends_early_is_partial_and_keeps_its_results(
     assert not (both.left().parent / "latest").exists()
 
 
+# a program may send it to the process and to its group
+ENDING = """
+    import os, signal
+
+    def end():
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    def pytest_keyboard_interrupt():
+        end()
+
+    def pytest_sessionfinish():
+        end()
+"""
+
+
 def test_a_signal_to_end_ends_the_run_once(project: Project) -> None:
-    # a program may send it to the process and to its group
-    kill = "os.kill(os.getpid(), signal.SIGTERM)"
+    project.extend_conftest(ENDING)
     project.case("a")
-    project.case("b", python=f"import os, signal\ntry:\n    {kill}\nfinally:\n    {kill}")
+    project.case("b", python="import conftest\ntry:\n    conftest.end()\nfinally:\n    conftest.end()")
     project.case("c")
     assert project.pytester.runpytest_subprocess("--packbench-suite=toy").ret == pytest.ExitCode.INTERRUPTED
     assert project.records().keys() == {"a"}
     assert {error["kind"] for error in project.lines("errors.jsonl")} == {"interrupted"}
+
+
+def test_a_run_that_has_ended_is_completed_in_spite_of_it(project: Project) -> None:
+    project.extend_conftest(ENDING)
+    project.case("a")
+    assert project.pytester.runpytest_subprocess("--packbench-suite=toy").ret == pytest.ExitCode.OK
+    assert project.report()["packbench"]["status"] == "passed"
+
+
+def test_a_handler_of_the_user_is_kept_and_ours_is_removed(project: Project) -> None:
+    project.case("own", python="import signal; assert signal.getsignal(signal.SIGTERM) == signal.SIG_IGN")
+    before = signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    try:
+        project.run_toy().assert_outcomes(passed=1)
+        assert signal.signal(signal.SIGTERM, signal.SIG_DFL) == signal.SIG_IGN
+        project.run_toy().assert_outcomes(errors=1)
+        assert signal.getsignal(signal.SIGTERM) == signal.SIG_DFL
+        # only the main thread may set one
+        results: list[pytest.RunResult] = []
+        thread = threading.Thread(target=lambda: results.append(project.run_toy()))
+        thread.start()
+        thread.join()
+        results[0].assert_outcomes(errors=1)
+    finally:
+        signal.signal(signal.SIGTERM, before)
 
 
 def test_control_characters_reach_no_terminal_and_no_page(project: Project) -> None:
