@@ -131,6 +131,6 @@ def _map_texts(value: Any, change: Callable[[str], str]) -> Any:
         return value
     # reports contain others as text
     with suppress(Exception):
-        text = str(value)
-        return value if (changed := change(text)) == text else changed
+        if (text := change(str(value))) != str(value):
+            value = text
     return value
