@@ -39,6 +39,7 @@ KINDS: dict[str, tuple[Callable[[Random], float], float, int]] = {
         1,
     ),
     "one in ten changes, up or down": (sometimes(0.1, lambda random: random.uniform(-0.5, 0.5)), 0.0, 1),
+    "all win as much, but one in five, which is lost": (sometimes(0.2, lambda _: LOST, lambda _: 0.9), 0.52, 1),
     "a tenth of groups of three is lost together": (sometimes(0.1, lambda _: LOST), -0.1, 3),
 }
 """For each kind: the change of a pair or a group, the true mean, and the pairs of a group."""

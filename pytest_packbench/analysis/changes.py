@@ -22,6 +22,7 @@ from pytest_packbench.analysis.counting import (
     cluster_of,
     fold_case,
     groups_of,
+    in_order,
     trials_rule_of,
     trials_rule_text,
 )
@@ -472,7 +473,7 @@ def compare(
     problems: list[Exception] = []
 
     def noted(run: StoredRun, *, is_later: bool) -> Iterator[Result]:
-        for result in run.results:
+        for result in in_order(run.results):
             seen.append((result, is_later))
             yield result
 

@@ -107,12 +107,17 @@ def by_case(results: Iterable[Result]) -> Iterator[Sequence[Result]]:
         results: a sequence in any order, whose cases are yielded by test id; or a stream in which the results of a case
             follow each other, read while its cases are yielded.
     """
-    if isinstance(results, list | tuple):
-        results = sorted(results, key=lambda result: (*_case_key(result), result.attempt.trial))
-    for _, group in groupby(results, key=_case_key):
+    for _, group in groupby(in_order(results), key=_case_key):
         attempts = list(group)
         is_one = len(attempts) == 1 or len({result.attempt.trial for result in attempts}) == len(attempts)
         yield from [attempts] if is_one else ([result] for result in attempts)
+
+
+def in_order(results: Iterable[Result]) -> Iterable[Result]:
+    """Return results as `by_case` takes them: a sequence sorted by case and trial, a stream as it is."""
+    if isinstance(results, list | tuple):
+        return sorted(results, key=lambda result: (*_case_key(result), result.attempt.trial))
+    return results
 
 
 def _case_key(result: Result) -> tuple[str, str]:

@@ -217,7 +217,8 @@ def _mean_change(result: GateResult, group: GroupChanges, *, authored: bool) -> 
         interval = "authored answers, so no interval"
     elif mean.low is not None and mean.high is not None:
         ends = mean.low, mean.high
-        interval = f"two-sided 95 % confidence interval {format_change(mean.low, 3)} to {format_change(mean.high, 3)}"
+        kind = "exact one-sided 95 % bound" if mean.method == "exact" else "two-sided 95 % confidence interval"
+        interval = f"{kind} {format_change(mean.low, 3)} to {format_change(mean.high, 3)}"
     parts = (f"{value} {'>=' if passed else '<'} min {limit} over {pluralize(mean.n, 'pair')}", interval)
     text = line(result.subject, parts, passed=passed)
     return replace(result, passed=passed, observed=mean.mean, interval=ends, text=text)

@@ -183,21 +183,23 @@ def paired_mean(differences: Sequence[float], clusters: Sequence[str] | None = N
     if count == 1:
         return PairedMean(n=n, clusters=1, mean=mean, low=None, high=None, method="none", detectable=None)
     spread = math.fsum((total - size * mean) ** 2 for total, size in groups)
-    method, half, detectable = "exact", unseen_rate_bound(count) or 0.0, None
+    # as many others as are not ruled out may have changed as far as is possible, on either side
+    method, unseen, detectable = "exact", unseen_rate_bound(count) or 0.0, None
+    below, above = unseen * (1 + mean), unseen * (1 - mean)
     if math.sqrt(spread) / n > TOLERANCE:
         size = n / count
         spread += size**2 * ((1 - mean) ** 2 + (1 + mean) ** 2)
         # for clusters of one pair this is the usual standard error of a mean, with two pairs more
         error = math.sqrt((count + 2) / (count + 1) * spread) / (n + 2 * size)
-        method, half = "t", _t_quantile(count - 1) * error
-        reach = half + _normal_quantile(_POWER) * error
+        method, below = "t", _t_quantile(count - 1) * error
+        above, reach = below, below + _normal_quantile(_POWER) * error
         detectable = reach if reach <= 1 else None
     return PairedMean(
         n=n,
         clusters=count,
         mean=mean,
-        low=max(-1.0, mean - half),
-        high=min(1.0, mean + half),
+        low=max(-1.0, mean - below),
+        high=min(1.0, mean + above),
         method=method,
         detectable=detectable,
     )

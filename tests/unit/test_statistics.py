@@ -275,14 +275,15 @@ def test_the_interval_is_students_with_one_more_cluster_of_each_extreme(groups: 
     # what a cluster adds to the sum beyond its share of the mean
     beyond = [sum(group) - len(group) * fmean(values) for group in groups]
     if max(map(abs, beyond)) < 1e-9:
-        half, method = 1 - 0.05 ** (1 / len(groups)), "exact"
+        unseen, method = 1 - 0.05 ** (1 / len(groups)), "exact"
+        below, above = unseen * (1 + mean.mean), unseen * (1 - mean.mean)
     else:
         beyond += [size * (1 - fmean(values)), size * (-1 - fmean(values))]
         error = math.sqrt(len(beyond) / (len(beyond) - 1) * sum(each**2 for each in beyond)) / (len(values) + 2 * size)
-        half, method = student.ppf(0.975, len(groups) - 1) * error, "t"
-        reach = half + norm.ppf(0.8) * error
+        below, method = student.ppf(0.975, len(groups) - 1) * error, "t"
+        above, reach = below, below + norm.ppf(0.8) * error
         assert mean.detectable == (pytest.approx(reach) if reach <= 1 else None)
-    assert (low, high) == pytest.approx((max(-1, mean.mean - half), min(1, mean.mean + half)), abs=1e-9)
+    assert (low, high) == pytest.approx((max(-1, mean.mean - below), min(1, mean.mean + above)), abs=1e-9)
     assert mean.method == method
 
 
@@ -318,10 +319,11 @@ def test_impossible_counts_and_one_cluster_have_no_interval_and_no_estimate() ->
     assert (mean.low, mean.high, mean.method) == (None, None, "none")
     equal = mean_of([0.25] * 3)
     assert (equal.mean, equal.method, equal.detectable) == (0.25, "exact", None)
-    # a share of others up to this has a chance of 5 % that a sample of three shows none
-    assert ends(equal) == pytest.approx((0.25 - (1 - 0.05 ** (1 / 3)), 0.25 + (1 - 0.05 ** (1 / 3))))
+    # a share of others up to this has a chance of 5 % that a sample of three shows none: all are lost, or all are won
+    share = 1 - 0.05 ** (1 / 3)
+    assert ends(equal) == pytest.approx(((1 - share) * 0.25 - share, (1 - share) * 0.25 + share))
     assert ends(mean_of([0.0] * 12)) == pytest.approx((-0.2209, 0.2209), abs=1e-4)
-    assert ends(mean_of([-1.0] * 3)) == pytest.approx((-1.0, -0.3684), abs=1e-4)
+    assert ends(mean_of([-1.0] * 3)) == pytest.approx((-1.0, 0.2632), abs=1e-4)
     with pytest.raises(ValueError, match="argument 2"):
         paired_mean([0.0, 1.0], ["a"])
 
