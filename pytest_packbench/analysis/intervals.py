@@ -162,7 +162,8 @@ def paired_mean(differences: Sequence[float], clusters: Sequence[str] | None = N
     American Statistician 52:119-126). Where all clusters changed alike, or not at all, it reaches as far as the share
     of others that they don't rule out: see `unseen_rate_bound`. `python -m benchmarks.intervals` shows its coverage.
 
-    Pairs of one cluster count as one sum (Cameron and Miller 2015, Journal of Human Resources 50:317-372).
+    Pairs of one cluster count as one sum (Cameron and Miller 2015, Journal of Human Resources 50:317-372), and clusters
+    as so many of equal size as have the same weight.
 
     Args:
         differences: current minus baseline, -1 to 1, one per case; trials of a case have been averaged.
@@ -179,9 +180,10 @@ def paired_mean(differences: Sequence[float], clusters: Sequence[str] | None = N
         return None
     mean = _without_noise(math.fsum(differences) / n)
     groups = _cluster_sums(differences, clusters)
-    count = len(groups)
-    if count == 1:
+    if len(groups) == 1:
         return PairedMean(n=n, clusters=1, mean=mean, low=None, high=None, method="none", detectable=None)
+    # clusters of different sizes tell as much as fewer equal ones (Kish 1965, Survey Sampling)
+    count = n * n / sum(size * size for _, size in groups)
     spread = math.fsum((total - size * mean) ** 2 for total, size in groups)
     # as many others as are not ruled out may have changed as far as is possible, on either side
     method, unseen, detectable = "exact", unseen_rate_bound(count) or 0.0, None
@@ -196,7 +198,7 @@ def paired_mean(differences: Sequence[float], clusters: Sequence[str] | None = N
         detectable = reach if reach <= 1 else None
     return PairedMean(
         n=n,
-        clusters=count,
+        clusters=len(groups),
         mean=mean,
         low=max(-1.0, mean - below),
         high=min(1.0, mean + above),
@@ -229,7 +231,7 @@ def mcnemar_p_value(lost: int, won: int) -> float:
     return min(1.0, 2 * total)
 
 
-def unseen_rate_bound(n: int) -> float | None:
+def unseen_rate_bound(n: float) -> float | None:
     """Return the exact one-sided 95 % upper bound of a rate of which `n` cases showed no event.
 
     Returns:
@@ -247,7 +249,7 @@ def _quantile(confidence: float) -> float:
 
 
 @lru_cache
-def _t_quantile(freedom: int) -> float:
+def _t_quantile(freedom: float) -> float:
     """Return the upper end of the two-sided 95 % interval of Student's t with so many degrees of freedom."""
     low, high = 0.0, 20.0
     for _ in range(_HALVINGS):

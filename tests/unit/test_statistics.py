@@ -271,16 +271,18 @@ def test_the_interval_is_students_with_one_more_cluster_of_each_extreme(groups: 
     assert mean.mean == pytest.approx(fmean(values))
     low, high = ends(mean)
     assert -1 <= low < high <= 1
-    size = len(values) / len(groups)
+    # as many groups of one size as have the same weight
+    count = len(values) ** 2 / sum(len(group) ** 2 for group in groups)
+    size = len(values) / count
     # what a cluster adds to the sum beyond its share of the mean
     beyond = [sum(group) - len(group) * fmean(values) for group in groups]
     if max(map(abs, beyond)) < 1e-9:
-        unseen, method = 1 - 0.05 ** (1 / len(groups)), "exact"
+        unseen, method = 1 - 0.05 ** (1 / count), "exact"
         below, above = unseen * (1 + mean.mean), unseen * (1 - mean.mean)
     else:
         beyond += [size * (1 - fmean(values)), size * (-1 - fmean(values))]
-        error = math.sqrt(len(beyond) / (len(beyond) - 1) * sum(each**2 for each in beyond)) / (len(values) + 2 * size)
-        below, method = student.ppf(0.975, len(groups) - 1) * error, "t"
+        error = math.sqrt((count + 2) / (count + 1) * sum(each**2 for each in beyond)) / (len(values) + 2 * size)
+        below, method = student.ppf(0.975, count - 1) * error, "t"
         above, reach = below, below + norm.ppf(0.8) * error
         assert mean.detectable == (pytest.approx(reach) if reach <= 1 else None)
     assert (low, high) == pytest.approx((max(-1, mean.mean - below), min(1, mean.mean + above)), abs=1e-9)
