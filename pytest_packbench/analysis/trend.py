@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from contextlib import suppress
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pydantic import ValidationError
@@ -21,7 +22,6 @@ from pytest_packbench.runs.reading import open_run
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
-    from pathlib import Path
 
     from pytest_packbench.model.result import Result
     from pytest_packbench.model.run import Run
@@ -205,7 +205,8 @@ def read_earlier(folder: Path, opened: StoredRun | None = None) -> EarlierRun:
             has another folder; one line with the place in it.
         OSError: the report can't be read.
     """
-    if opened is None or not (folder / REPORT).samefile(opened.source):
+    # the file of an opened run may be gone
+    if opened is None or not (Path(opened.source).exists() and (folder / REPORT).samefile(opened.source)):
         opened = open_run(folder, checked=False)
     run = opened.run
     if run.run_id != folder.name:
