@@ -48,8 +48,7 @@ def sample(kind: str, pairs: int, random: Random) -> PairedMean:
     """Draw so many pairs, or groups, and return the mean of their changes with its interval."""
     draw, _, size = KINDS[kind]
     drawn = [draw(random) for _ in range(pairs)]
-    clusters = [str(number) for number in range(pairs) for _ in range(size)] if size > 1 else None
-    mean = paired_mean([change for change in drawn for _ in range(size)], clusters)
+    mean = paired_mean((), [[change] * size for change in drawn]) if size > 1 else paired_mean(drawn)
     assert mean is not None, "there are pairs"  # noqa: S101 - for the type checker
     return mean
 
