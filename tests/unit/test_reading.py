@@ -107,7 +107,7 @@ def test_records_alone_name_their_judges_and_rates_of_two_judges_fail(tmp_path: 
 
 # what is replaced in a report as the writer leaves it, and what is said of it
 TAMPERED = {
-    "a row twice": (b"ROW,", b"ROW,ROW,", "/packbench/cases/1: toy:plain:a is in /packbench/cases/0 as well"),
+    "a row twice": (b"ROW,", b"ROW,ROW,", "/packbench/cases/1: toy:plain:a follows toy:plain:a; "),
     "a row less": (b"ROW,", b"", "records.jsonl:1: toy:plain:b is not as in report.json"),
     "a comma behind the last row": (b"}]}}\n", b"},]}}\n", "/packbench/cases/2: not JSON: Expecting value"),
     "a key behind the rows": (b"]}}\n", b'],"gates":[]}}\n', "/packbench/cases/2: not JSON: expected the end"),
@@ -176,5 +176,5 @@ def test_an_attempt_that_is_there_again_under_another_id_is_refused(whole: Path)
     again = first.replace(b'"case_id":"a"', b'"case_id":"c"')
     assert again != first
     path.write_bytes(content.replace(b"}]}}\n", b"}," + again + b"]}}\n"))
-    with pytest.raises(StoredRunError, match="/packbench/cases/2: toy:plain:a is in /packbench/cases/0 as well"):
+    with pytest.raises(StoredRunError, match="/packbench/cases/0: the same case is there again, under another id"):
         list(open_run(whole, checked=False).results)
