@@ -58,10 +58,8 @@ KINDS: dict[str, tuple[Callable[[Random], float], float, Callable[[int], int]]] 
 def sample(kind: str, pairs: int, random: Random) -> PairedMean:
     """Draw so many pairs, or groups, and return the mean of their changes with its interval."""
     draw, _, size = KINDS[kind]
-    drawn = [(str(number), change, size(number)) for number in range(pairs) for change in [draw(random)]]
-    clusters = [name for name, _, members in drawn for _ in range(members)]
-    changes = [change for _, change, members in drawn for _ in range(members)]
-    mean = paired_mean(changes, clusters)
+    drawn = [[draw(random)] * size(number) for number in range(pairs)]
+    mean = paired_mean((), drawn)
     assert mean is not None, "there are pairs"  # noqa: S101 - for the type checker
     return mean
 

@@ -483,7 +483,8 @@ class Numbers:
                 continue
             groups[key].add(profile, case.score.score)
             if self.facet and profile.counted:
-                groups[key].clusters.add(cluster_of(case, self.facet))
+                # no value contains a line end
+                groups[key].clusters.add(case.case.facets.get(self.facet, f"\n{case.case.test_id}"))
 
     def _profile(self, case: Result) -> Profile:
         """Return what metrics use of a case, the same object for equal ones."""
@@ -683,13 +684,6 @@ def cluster_facet(run: Run) -> str:
     """Return the facet that a run's cases share by design; empty for none."""
     facet = run.settings.get(CLUSTER_SETTING)
     return facet if isinstance(facet, str) else ""
-
-
-def cluster_of(result: Result, facet: str) -> str:
-    """Return the cluster of a result's case: its value of the facet; the case itself if it has none."""
-    value = result.case.facets.get(facet) if facet else None
-    # no facet value contains a line end
-    return f"\n{result.case.test_id}" if value is None else value
 
 
 def facet_words(facet: str) -> str:
