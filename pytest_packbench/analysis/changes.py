@@ -12,7 +12,7 @@ from array import array
 from collections import Counter, defaultdict, deque
 from dataclasses import dataclass, field, replace
 from functools import cached_property, reduce
-from itertools import groupby
+from itertools import chain, groupby
 from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 from pytest_packbench.analysis.counting import (
@@ -289,14 +289,19 @@ class Comparison:
 
     def close(self) -> Self:
         """Add the last case, and what is left of the baseline."""
+        deque(self.closing(), 0)
+        return self
+
+    def closing(self) -> Iterator[None]:
+        """Do what `close` does, and yield after each case of the baseline."""
         self._take_last()
         for case in self._earlier:
             self._take(case, now=False)
+            yield
         for table, waiting in zip((self.removed, self.added), self._waiting, strict=True):
             for case in waiting.values():
                 table.add(case)
             waiting.clear()
-        return self
 
     def _take_last(self) -> None:
         """Pair the last case and the next one of the baseline, so that a case does not wait long for its other one."""
@@ -479,11 +484,10 @@ def compare(
 
     def read() -> Iterator[tuple[Result, bool]]:
         try:
-            for case in cases_of(current.run, noted(current, is_later=True), current.attempts):
-                comparison.add(case)
+            later = cases_of(current.run, noted(current, is_later=True), current.attempts)
+            for _ in chain(map(comparison.add, later), comparison.closing()):
                 yield from seen
                 seen.clear()
-            comparison.close()
             yield from seen
         except Exception as error:
             problems.append(error)
