@@ -247,10 +247,10 @@ def _document(path: Path) -> Iterator[Any]:
     yield from rows
 
 
-def _parsed(raw: bytes, path: Path, what: str, advice: str, parse: Callable[[str], Any] = parse_strict) -> Any:
+def _parsed(raw: bytes, path: Path, what: str, advice: str) -> Any:
     """Parse a whole file strictly; `what` it has to be."""
     try:
-        return parse(raw.decode("utf-8"))
+        return parse_strict(raw.decode("utf-8"))
     except RecursionError:
         raise StoredRunError(f"{path}: not {what}: nested too deeply; {advice}") from None
     except NumberError as error:
@@ -258,11 +258,6 @@ def _parsed(raw: bytes, path: Path, what: str, advice: str, parse: Callable[[str
         raise StoredRunError(f"{path}: line {line} column {column}: {error}; {advice}") from None
     except ValueError as error:
         raise StoredRunError(f"{path}: not {what}: {error}; {advice}") from None
-
-
-def _check_strict(text: str) -> None:
-    """Raise what `parse_strict` raises, without keeping what is parsed."""
-    json.loads(text, object_pairs_hook=lambda pairs: bool(without_duplicates(pairs)), **NUMBERS)
 
 
 def _header(file: BinaryIO) -> list[Any]:
@@ -287,17 +282,22 @@ def _check_before(file: BinaryIO, end: int, path: Path) -> None:
     """Check that what another program wrote before a byte is strict JSON; of its tests, one is in memory."""
     file.seek(0)
     pieces = iterdecode((file.read(min(_CHUNK, end - start)) for start in range(0, end, _CHUNK)), "utf-8")
+    head, left = "", [""]
     try:
-        head, tests, *left = next(pieces, "").partition('"tests":[')
-        if tests:
-            deque(_elements(pieces, left, tests), 0)
-            # one element instead of all, behind which the array has to end
-            head += f"{tests}0"
-        _check_strict("".join([head, *left, *pieces, '"packbench":0}']))
+        for key in ('"collectors":[', '"tests":['):
+            text = left.pop() + next(pieces, "")
+            before, found, *left = text.partition(key)
+            if found:
+                deque(_elements(pieces, left, key), 0)
+                # one element instead of all, behind which the array has to end
+                head += f"{before}{found}0"
+            else:
+                left = [text]
+        parse_strict("".join([head, *left, *pieces, '"packbench":0}']))
     except (ValueError, RecursionError):
         # as a whole, which tells the place
         file.seek(0)
-        _parsed(file.read(end) + b'"packbench":0}', path, "JSON", _LIMIT.advice, _check_strict)
+        _parsed(file.read(end) + b'"packbench":0}', path, "JSON", _LIMIT.advice)
 
 
 def _elements(pieces: Iterator[str], left: list[str], place: str, end: str = "") -> Iterator[Any]:

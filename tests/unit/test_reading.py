@@ -123,15 +123,17 @@ TAMPERED = {
         "/packbench/cases/0: not JSON: 1e999 is no finite number",
     ),
     "a number before the run": (b'"exitcode":0', b'"exitcode":NaN', "NaN is no finite number"),
-    "a number in a test": (b'"nodeid":"b"', b'"nodeid":NaN', ": line 1 column 37: NaN is no finite number"),
+    "a number in a collector": (b'"a":1', b'"a":NaN', ": line 1 column 21: NaN is no finite number"),
+    "a key twice before the run": (b'"exitcode":0', b'"tests":1', 'the key "tests" occurs twice'),
+    "a number in a test": (b'"nodeid":"b"', b'"nodeid":NaN', ": line 1 column 60: NaN is no finite number"),
     "a key twice in a test": (b'"nodeid":"b"', b'"nodeid":"b","nodeid":"c"', 'the key "nodeid" occurs twice'),
     "two tests without a comma": (
         b'},{"nodeid"',
         b'} {"nodeid"',
-        "not JSON: Expecting ',' delimiter: line 1 column 26",
+        "not JSON: Expecting ',' delimiter: line 1 column 49",
     ),
-    "a comma behind the last test": (b"}],", b"},],", "not JSON: Expecting value: line 1 column 41"),
-    "tests without an end": (b"}],", b"},", "not JSON: "),
+    "a comma behind the last test": (b'"b"}],', b'"b"},],', "not JSON: Expecting value: line 1 column 64"),
+    "tests without an end": (b'"b"}],', b'"b"},', "not JSON: "),
     "no UTF-8 in a test": ("ä".encode(), b"\xe4", "not JSON: 'utf-8' codec"),
     "no UTF-8 before the run": (b'"exitcode":0,"p', b'"exitcode":0,\xc3"p', "not JSON: 'utf-8' codec"),
     "no UTF-8 in a row": ("ü".encode(), b"\xfc", "/packbench/cases/0: not JSON: 'utf-8' codec"),
@@ -152,7 +154,9 @@ def whole(tmp_path: Path) -> Path:
     writer = RunWriter(tmp_path, "toy", run_of(root).run_id)
     writer.write_results(results)
     tests = [{"nodeid": "ä"}, {"nodeid": "b"}]
-    writer.complete({**document(run_of(root), results), "cases": []}, {"tests": tests, "exitcode": 0})
+    writer.complete(
+        {**document(run_of(root), results), "cases": []}, {"collectors": [{"a": 1}], "tests": tests, "exitcode": 0}
+    )
     return writer.folder
 
 
