@@ -12,6 +12,7 @@ from typing_extensions import TypedDict
 from pytest_packbench.model.case import CaseId, ListOf, Review, StrictModel, Text
 from pytest_packbench.model.errors import pluralize
 from pytest_packbench.model.run import SUITE_NAME
+from pytest_packbench.model.score import Count  # noqa: TC001 - pydantic reads the types of fields
 
 POLICY_VERSION = 1
 CHANGES_NAME = "policy_changes.yaml"
@@ -135,7 +136,7 @@ def value_text(value: Any) -> str:
 class StoredPolicy(TypedDict):
     """The acceptance policy that a run stores: see `Policy` in `policy.py`."""
 
-    version: int
+    version: Count
     config: dict[str, Any]
     files: dict[str, str]
     code: dict[str, str]

@@ -12,11 +12,13 @@ from dataclasses import replace
 from html import unescape
 from typing import TYPE_CHECKING, Any
 
+import jsonschema
 import pytest
 
 from pytest_packbench.analysis.conclusion import conclude
 from pytest_packbench.api import load_suite
 from pytest_packbench.cli import main
+from pytest_packbench.model.schema import REPORT
 from pytest_packbench.reports.document import run_document
 from pytest_packbench.runs.journal import Journal
 from pytest_packbench.runs.reading import open_run
@@ -242,6 +244,7 @@ def test_what_a_report_decided_is_never_shown_as_better(
     project.edit(folder, lambda stored: stored.pop("controls"))
 
 
+FIGURE = {"name": "cost", "definition": "What it costs."}
 # what replaces a value of the header, and what each reader of it says
 WRONG: dict[str, tuple[Any, str]] = {
     "status": ("pased", "got \"pased\"; expected 'passed', 'failed' or 'partial'; did you mean \"passed\"?"),
@@ -254,6 +257,9 @@ WRONG: dict[str, tuple[Any, str]] = {
     "gates/0/passed": (1, "got 1; expected true or false"),
     "gates/0/observed": ("1", 'got "1"; expected a number'),
     "figures": ([{}], '/0/name: the key "name" is missing; add it'),
+    "figures/0": ({**FIGURE, "number": "1"}, '/number: got "1"; expected a number'),
+    "figures/0/interval": ({"low": True, "high": 1, "method": "m"}, "/low: got true; expected a number"),
+    "figures/0/count": (1.5, "got 1.5; expected an integer"),
     "policy_changes": ({"base": "main", "changes": [1]}, "/changes/0: got 1; expected an object"),
     "comparison": ({"requested": 1}, "/requested: got 1; expected a string"),
     "controls": ({**CONTROLS, "present": True}, "/present: got true; expected an integer"),
@@ -266,14 +272,18 @@ def test_each_reader_of_a_header_refuses_what_is_wrong_in_it_by_its_place(
     project: Project, packbench: Command, key: str
 ) -> None:
     folder, (value, problem) = project.run(1, results()), WRONG[key]
-    *inner, last = key.split("/")
+    project.edit(folder, lambda stored: stored.update(figures=[{**FIGURE, "number": 1}]))
+    schema = jsonschema.Draft202012Validator(REPORT)
+    schema.validate(json.loads((folder / "report.json").read_bytes()))
+    *inner, last = (int(step) if step.isdecimal() else step for step in key.split("/"))
 
     def change(stored: Any) -> None:
         for step in inner:
-            stored = stored[int(step) if step.isdecimal() else step]
+            stored = stored[step]
         stored[last] = value
 
     project.edit(folder, change)
+    assert not schema.is_valid(json.loads((folder / "report.json").read_bytes()))
     place, _, words = problem.rpartition(": ")
     line = f"{folder.name}/report.json: /packbench/{key}{place}: not a run document: {words}"
     for arguments in (
