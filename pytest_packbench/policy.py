@@ -18,6 +18,7 @@ import shlex
 import sys
 import tomllib
 from contextlib import ExitStack, suppress
+from dataclasses import replace
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
@@ -554,19 +555,19 @@ def run_policy(folder: Path, suite: str, now: Policy) -> tuple[Policy, str]:
     if not folder.is_dir():
         raise PolicyError(f"there is no run {folder.name} of suite {suite} here; name another run, or a commit")
     report = open_run(folder, checked=False)
-    run, stored = report.run, report.policy
+    run, header = report.run, report.stated
     if run.suite.removeprefix(BUNDLED) != suite:
         raise PolicyError(f"run {run.run_id} is of suite {run.suite}; expected a run of {suite}")
-    if report.policy_failed:
+    if header.policy_failed:
         raise PolicyError(
             f"run {run.run_id} itself failed for its acceptance policy; name a run that passed, or a commit"
         )
     if run.partial:
         raise PolicyError(f"run {run.run_id} is partial ({run.partial}); expected a complete run")
-    if not isinstance(stored, dict) or stored.get("version") != POLICY_VERSION:
+    if header.policy is None or header.policy["version"] != POLICY_VERSION:
         raise PolicyError(f"run {run.run_id} stores no acceptance policy; run the suite again, or name a commit")
     cases: dict[str, CaseInfo] = {}
-    recordings = dict(stored["recordings"])
+    recordings = dict(header.policy["recordings"])
     for result in report.results:
         cases.setdefault(result.case.case_id, result.case)
         if run.mode == "fixture" and result.attempt.cassette_sha256 is not None:
@@ -575,7 +576,7 @@ def run_policy(folder: Path, suite: str, now: Policy) -> tuple[Policy, str]:
     tested = {"pack version": run.pack_version, **pipeline_of(run)}
     unknown = {"hooks": now["hooks"], "suites": now["suites"]}
     found = {"recordings": recordings, "cases": cases, "places": {}, "pipeline": tested}
-    return {**unknown, **stored, **found}, note
+    return {**unknown, **header.policy, **found}, note
 
 
 def pipeline_of(run: Run) -> dict[str, str]:
@@ -644,7 +645,7 @@ def allow(
         All changes, and a line for each entry that is about none of them.
     """
     reasons = (next((entry.reason for entry in allowed if entry.allows(change)), "") for change in changes)
-    marked = (change._replace(reason=reason) for change, reason in zip(changes, reasons, strict=True))
+    marked = (replace(change, reason=reason) for change, reason in zip(changes, reasons, strict=True))
     problems: list[str] = []
     for number, entry in enumerate(allowed):
         if not any(map(entry.allows, changes)):

@@ -28,12 +28,13 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from pytest_packbench.analysis.changes import BaselineOutcome, Comparison
-    from pytest_packbench.analysis.counting import Exposure, Statistics
+    from pytest_packbench.analysis.counting import Statistics
     from pytest_packbench.model.control import ControlTally
     from pytest_packbench.model.gate import GateResult
     from pytest_packbench.model.metric import Figure
     from pytest_packbench.model.pack import Pack
     from pytest_packbench.model.policy import PolicyOutcome
+    from pytest_packbench.model.report import Exposure
     from pytest_packbench.model.result import Result
     from pytest_packbench.model.run import Run
     from pytest_packbench.model.suite import SuiteConfig

@@ -18,6 +18,7 @@ from pytest_packbench.analysis.intervals import wilson_interval
 from pytest_packbench.analysis.metrics import ResultSums, excluded_facets, measure
 from pytest_packbench.model.errors import pluralize
 from pytest_packbench.model.metric import AUTHORED, EXPOSURE, GENERAL_METRICS, MEAN_SCORE, Profile
+from pytest_packbench.model.report import Depth, Exposure, Group, PassAt, Refusals, Totals, TrialFigures
 from pytest_packbench.model.result import Result, values_of
 from pytest_packbench.model.run import CLUSTER_SETTING
 from pytest_packbench.model.score import FIXTURE, QUARANTINE, TOLERANCE, VERDICTS
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
     from pytest_packbench.model.gate import Gate
     from pytest_packbench.model.metric import Metric
     from pytest_packbench.model.run import Run
-    from pytest_packbench.model.score import Score, Verdict
+    from pytest_packbench.model.score import Score
 
     # `mean`, `all`, `any`, or `{"at_least": k}`
     Rule = str | Mapping[str, Any]
@@ -228,137 +229,6 @@ def _worst(judged: Sequence[Score], *, expects_refusal: bool | None) -> dict[str
         "decision": min(decisions, key=lambda decision: (decision != _UNSAFE, decision), default=None),
         "utility": None if None in utilities or not utilities else all(utilities),
     }
-
-
-class PassAt(NamedTuple):
-    """pass@k and pass^k for one `k`, averaged over cases.
-
-    Attributes:
-        k: number of trials drawn, 1 or more.
-        cases: judged cases with at least `k` trials.
-        at_k: pass@k, the probability that at least one of `k` trials passes, 0 to 1.
-        hat_k: pass^k, the probability that all of `k` trials pass, 0 to 1.
-    """
-
-    k: int
-    cases: int
-    at_k: float
-    hat_k: float
-
-
-class TrialFigures(NamedTuple):
-    """What repeating the cases showed, over the cases whose trials were all judged.
-
-    Attributes:
-        rule: the trials rule in words.
-        trials: the largest number of trials of a case.
-        attempts: judged trials of these cases.
-        cases: number of these cases.
-        mean_score: mean over cases of the mean over their trials, 0 to 1; None without a case.
-        standard_error: of that mean, clustered by case; None for fewer than two cases, and if any answer was authored,
-            because authored answers are not a random sample.
-        passes: pass@k and pass^k for some `k` up to the number of trials.
-    """
-
-    rule: str
-    trials: int
-    attempts: int
-    cases: int
-    mean_score: float | None
-    standard_error: float | None
-    passes: tuple[PassAt, ...]
-
-
-class Totals(NamedTuple):
-    """The number of cases by verdict; `verdicts` and `quarantined` add up to `selected`.
-
-    Attributes:
-        selected: all cases that should have run.
-        verdicts: number of cases by verdict, without quarantined cases.
-        quarantined: number of cases that their notes exclude, for `skip` and `xfail`.
-        stale: cases whose prompt has changed since the recording was made, whatever their verdict.
-    """
-
-    selected: int
-    verdicts: Mapping[Verdict, int]
-    quarantined: dict[str, int]
-    stale: int
-
-
-class Group(NamedTuple):
-    """The cases that share a value.
-
-    Attributes:
-        name: what they are grouped by: `case_type`, `difficulty`, or a facet's name.
-        value: what they share; empty for unreadable cases.
-        selected: all cases in the group.
-        n: those that were judged, which the rates are over.
-        passed: those of `n` that passed.
-        pass_rate: `passed / n`, 0 to 1; None if `n` is 0.
-        mean_score: 0 to 1; None if `n` is 0.
-        interval: two-sided Wilson interval of the pass rate, 0 to 1; None if `n` is 0 or any answer was authored,
-            because authored answers are no random sample.
-    """
-
-    name: str
-    value: str
-    selected: int
-    n: int
-    passed: int
-    pass_rate: float | None
-    mean_score: float | None
-    interval: tuple[float, float] | None
-
-
-class Depth(NamedTuple):
-    """How many answers agree with what was expected to at least one depth.
-
-    Attributes:
-        level: the depth, in the pack's unit, above 0.
-        agreeing: answers whose depth is `level` or more.
-        n: judged answers of known depth to cases that expect an answer.
-        share: `agreeing / n`, 0 to 1; None if `n` is 0.
-        interval: two-sided Wilson interval of the share, 0 to 1; None if `n` is 0 or any answer of the run was
-            authored.
-    """
-
-    level: int
-    agreeing: int
-    n: int
-    share: float | None
-    interval: tuple[float, float] | None
-
-
-class Exposure(NamedTuple):
-    """How many of the cases that ran could have failed.
-
-    Attributes:
-        tested: those that were judged.
-        n: those and the vacuous ones.
-        share: `tested / n`, 0 to 1.
-        interval: two-sided Wilson interval of the share, 0 to 1; None if any answer was authored.
-    """
-
-    tested: int
-    n: int
-    share: float
-    interval: tuple[float, float] | None
-
-
-class Refusals(NamedTuple):
-    """Expected against actual refusals, over the judged cases.
-
-    Attributes:
-        due_refused: cases that expect a refusal and were refused.
-        due_answered: cases that expect a refusal and were answered.
-        undue_refused: cases that expect an answer and were refused.
-        undue_answered: cases that expect an answer and were answered.
-    """
-
-    due_refused: int = 0
-    due_answered: int = 0
-    undue_refused: int = 0
-    undue_answered: int = 0
 
 
 class Statistics(NamedTuple):

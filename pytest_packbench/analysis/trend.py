@@ -7,15 +7,11 @@ Nothing is judged again.
 from __future__ import annotations
 
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
-
-from pydantic import ValidationError
+from typing import TYPE_CHECKING, NamedTuple
 
 from pytest_packbench.analysis.counting import by_case, fold_case, trials_rule_of
-from pytest_packbench.model.result import adapter
-from pytest_packbench.model.score import FIXTURE, Count, Share, Verdict
+from pytest_packbench.model.score import FIXTURE
 from pytest_packbench.runs.folder import REPORT, StoredRunError, is_run_id
 from pytest_packbench.runs.metadata import MERGED_FROM
 from pytest_packbench.runs.reading import open_run
@@ -112,29 +108,6 @@ class EarlierRun(NamedTuple):
         return self._replace(results=(), cases={case.case.test_id: case for case in folded})
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Overall:
-    n: Count
-    passed: Count
-    mean_score: Share | None
-    interval: tuple[float, float] | None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Totals:
-    selected: Count
-    verdicts: dict[Verdict, Count]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Stated:
-    """What is read of a report besides its cases and its metadata."""
-
-    overall: _Overall
-    totals: _Totals
-    models: dict[str, Any]
-
-
 def kind_of(run: Run, models: Iterable[str]) -> Kind:
     """Return the kind of a run.
 
@@ -213,16 +186,13 @@ def read_earlier(folder: Path, opened: StoredRun | None = None) -> EarlierRun:
         raise StoredRunError(f"{folder}: contains the run {run.run_id}, which counts in the folder of this name")
     if run.partial:
         raise StoredRunError(f"{folder}: partial: {run.partial}")
-    try:
-        stated: _Stated = adapter(_Stated).validate_python(opened.header)
-    except ValidationError:
-        raise StoredRunError(f"{folder / REPORT}: /packbench: not a run document") from None
+    stated = opened.stated
     overall, verdicts = stated.overall, stated.totals.verdicts
     return EarlierRun(
         kind=kind_of(run, stated.models),
         point=TrendPoint(
             run=run,
-            status=opened.status,
+            status=stated.status,
             passed=overall.passed,
             judged=overall.n,
             mean_score=overall.mean_score,

@@ -69,7 +69,7 @@ def _set(arguments: argparse.Namespace) -> Iterator[str]:
     lines: list[str] = []
     if path.is_file():
         before = open_run(path, checked=False)
-        history += before.header["history"]
+        history += before.history
         lines += loosened(before, stored)
         yield f"{pluralize(len(lines), 'point')} looser than the baseline of {history[-1].run_id if history else path}"
         yield from (f"  {line}" for line in lines)
@@ -77,8 +77,8 @@ def _set(arguments: argparse.Namespace) -> Iterator[str]:
     change = BaselineChange(set_at=now, run_id=stored.run.run_id, reason=reason, loosened=len(lines))
     baseline = committed_baseline(stored.run, stored.results, [*history, change])
     write_baseline(path, baseline)
-    if stored.status != "passed":
-        yield f"note: the run {stored.run.run_id} {stored.status or 'has no status'}"
+    if stored.stated.status != "passed":
+        yield f"note: the run {stored.run.run_id} {stored.stated.status}"
     yield f"wrote {path.as_posix()}: {_counts(baseline)}"
 
 

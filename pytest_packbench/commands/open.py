@@ -5,18 +5,15 @@ What the report of a run decided is shown as it was stored.
 
 from __future__ import annotations
 
-import json
 import os
 import sys
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from pytest_packbench.cli import FINE, UsageError
 from pytest_packbench.commands.paths import add_output, add_packs, add_root, rootdir_of, suite_and_pack, write_file
 from pytest_packbench.model.errors import describe_error
-from pytest_packbench.model.gate import GateResult
-from pytest_packbench.model.result import adapter
 from pytest_packbench.model.run import RECORD_PROMPTS
 from pytest_packbench.runs.folder import (
     LATEST,
@@ -31,13 +28,13 @@ from pytest_packbench.runs.folder import (
 
 if TYPE_CHECKING:
     import argparse
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
     from pytest_packbench.analysis.changes import BaselineOutcome
     from pytest_packbench.analysis.conclusion import Conclusion
     from pytest_packbench.model.metric import Figure, Panel
     from pytest_packbench.model.pack import Pack
-    from pytest_packbench.model.policy import PolicyOutcome
+    from pytest_packbench.model.report import StatedComparison
     from pytest_packbench.model.result import Result
     from pytest_packbench.model.run import Run
     from pytest_packbench.model.suite import Suite
@@ -148,19 +145,26 @@ def stored_page(
     run, folder, notes = report.run, Path(report.source).parent, list[str]()
     project = _project(run, arguments, notes)
     counted = conclude(run, results, levels=None if project is None else project[1].depths)
-    decided = _decided(report)
-    if outcome is not None:
-        decided["baseline"] = outcome
-    controls = controls_of_report(folder, run.run_id, report.controls)
-    conclusion = replace(counted, controls=controls, stored_status=report.status, **decided)
-    overall, n, passed = report.header.get("overall"), counted.statistics.overall.n, counted.statistics.overall.passed
-    if isinstance(overall, dict) and (overall.get("n"), overall.get("passed")) != (n, passed):
+    stated = report.stated
+    if outcome is None and stated.comparison is not None:
+        outcome = _compared(stated.comparison)
+    conclusion = replace(
+        counted,
+        gates=stated.gates,
+        figures=stated.figures,
+        policy=stated.policy_changes,
+        baseline=outcome,
+        controls=controls_of_report(folder, run.run_id, stated.controls),
+        stored_status=stated.status,
+    )
+    then, now = stated.overall, counted.statistics.overall
+    if (then.n, then.passed) != (now.n, now.passed):
         notes.append(
-            f"The report counts {overall.get('passed')} of {overall.get('n')} judged cases as passed, its rows "
-            f"{passed} of {n}. This page shows the rows."
+            f"The report counts {then.passed} of {then.n} judged cases as passed, its rows "
+            f"{now.passed} of {now.n}. This page shows the rows."
         )
     return project_page(
-        conclusion, lambda: results, project, page, arguments, folder=folder, options=report.rerun, notes=notes
+        conclusion, lambda: results, project, page, arguments, folder=folder, options=stated.rerun, notes=notes
     )
 
 
@@ -241,53 +245,20 @@ def _project(run: Run, arguments: argparse.Namespace, notes: list[str]) -> tuple
     return suite, pack
 
 
-def _decided(report: StoredRun) -> dict[str, Any]:
-    """Return what was decided when a run ended, by the names of the fields of a conclusion.
-
-    Raises:
-        StoredRunError: it can't be read, so that it is not known whether the run held.
-    """
-    from pytest_packbench.model.metric import Figure
-
-    header = report.header
-    try:
-        # JSON has no tuples
-        gates = adapter(list[GateResult]).validate_json(json.dumps(header.get("gates")), strict=True)
-        return {
-            "gates": gates,
-            "figures": tuple(map(Figure.from_json, report.figures)),
-            "policy": _policy(header["policy_changes"]) if "policy_changes" in header else None,
-            "baseline": _compared(header["comparison"]) if "comparison" in header else None,
-        }
-    except (KeyError, TypeError, ValueError, AttributeError):
-        expected = "gates, figures, comparison and policy_changes as a run writes them"
-        raise StoredRunError(f"{report.source}: /packbench: expected {expected}") from None
-
-
-def _policy(stored: Mapping[str, Any]) -> PolicyOutcome:
-    from pytest_packbench.model.policy import PolicyChange, PolicyOutcome
-
-    changes = [{name: each[name] for name in PolicyChange._fields if name in each} for each in stored["changes"]]
-    known = {name: stored[name] for name in PolicyOutcome._fields} | {"changes": changes}
-    outcome: PolicyOutcome = adapter(PolicyOutcome).validate_python(known)
-    return outcome
-
-
-def _compared(stored: Mapping[str, Any]) -> BaselineOutcome:
+def _compared(stored: StatedComparison) -> BaselineOutcome:
     """Return what a report states of a comparison, whose cases only a comparison of both runs shows."""
     from pytest_packbench.analysis.changes import BaselineOutcome
 
-    requested, problem, failed = str(stored["requested"]), str(stored["problem"]), bool(stored["failed"])
-    if problem or stored["baseline"] is None:
-        return BaselineOutcome(requested, problem=problem, optional=not failed)
-    changed = ", ".join(f"{name} {value:g}" for name, value in stored["figures"].items() if value)
-    then = f"when the run ended, it was compared with run {stored['baseline']} ({changed or 'nothing changed'})"
+    if stored.problem or stored.baseline is None:
+        return BaselineOutcome(stored.requested, problem=stored.problem, optional=not stored.failed)
+    changed = ", ".join(f"{name} {value:g}" for name, value in stored.figures.items() if value)
+    then = f"when the run ended, it was compared with run {stored.baseline} ({changed or 'nothing changed'})"
     return BaselineOutcome(
-        requested,
+        stored.requested,
         problem=f"not compared again: {then}; packbench compare --html shows the cases",
         optional=True,
-        warning=str(stored["warning"]),
-        stored_failures=tuple(f"condition {each['condition']} was met" for each in stored["conditions"] if each["met"]),
+        warning=stored.warning,
+        stored_failures=tuple(f"condition {each.condition} was met" for each in stored.conditions if each.met),
     )
 
 

@@ -178,7 +178,6 @@ def _count(sources: Sequence[RecordSource], arguments: argparse.Namespace) -> Do
 
 def _stored_reports(sources: Iterable[RecordSource]) -> Iterator[Document]:
     """Yield what the reports of runs say in addition to records, as for `overview`; only folders of runs have one."""
-    from pytest_packbench.model.metric import Figure
     from pytest_packbench.runs.folder import REPORT, StoredRunError
     from pytest_packbench.runs.reading import open_run
 
@@ -188,12 +187,11 @@ def _stored_reports(sources: Iterable[RecordSource]) -> Iterator[Document]:
             continue
         try:
             opened = open_run(report, checked=False)
-            figures, controls = list(map(Figure.from_json, opened.figures)), _controls_line(report.parent, opened)
             yield {
                 "run_id": opened.run.run_id,
                 "suite": opened.run.suite,
-                "figures": figures,
-                "controls": controls,
+                "figures": list(opened.stated.figures),
+                "controls": _controls_line(report.parent, opened),
             }
         except (StoredRunError, ValueError) as error:
             from pytest_packbench.reports.terminal import one_line
@@ -208,7 +206,7 @@ def _controls_line(folder: Path, report: StoredRun) -> str:
     from pytest_packbench.runs.lines import controls_of_report
 
     try:
-        tally = controls_of_report(folder, report.run.run_id, report.controls)
+        tally = controls_of_report(folder, report.run.run_id, report.stated.controls)
     except (StoredRunError, OSError) as error:
         return f"unknown: {error}"
     if tally is None:

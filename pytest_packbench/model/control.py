@@ -19,6 +19,7 @@ from pytest_packbench.model.cassette import (
     Version,
 )
 from pytest_packbench.model.errors import Problem, first_problem, format_value, pluralize
+from pytest_packbench.model.report import ControlCounts
 from pytest_packbench.model.result import adapter
 from pytest_packbench.model.run import STUB
 from pytest_packbench.model.score import UNREAD, Share, Term, Verdict
@@ -272,14 +273,13 @@ class ControlTally(NamedTuple):
         more = (f"{idle} not run" if idle else "", f"{unselected} not selected" if unselected > 0 else "")
         return ", ".join(filter(None, (line, *more)))
 
-    def as_json(self) -> dict[str, Any]:
-        """Return the counts for `report.json`, with the ids of those that did not end as written."""
-        return {
-            "present": self.present,
-            "selected": len(self.results),
-            **{outcome: self.count(outcome) for outcome in OUTCOMES},
-            "wrong": [result.control for result in self.wrong],
-        }
+    @property
+    def counts(self) -> ControlCounts:
+        """The counts for `report.json`, with the ids of those that did not end as written."""
+        wrong = tuple(result.control for result in self.wrong)
+        return ControlCounts(
+            self.present, len(self.results), **{each: self.count(each) for each in OUTCOMES}, wrong=wrong
+        )
 
 
 def tally_of(results: Iterable[ControlResult], present: int) -> ControlTally | None:

@@ -10,6 +10,7 @@ from pydantic import Field, model_validator
 from pytest_packbench.model.case import CaseId, Fraction, ListOf, Name, StrictModel, misfit
 from pytest_packbench.model.metric import COMPLETENESS, MEAN_SCORE
 from pytest_packbench.model.result import UNREADABLE_GROUP
+from pytest_packbench.model.score import Count, Flag, Number  # noqa: TC001 - pydantic reads the types of fields
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -124,17 +125,17 @@ class GateResult:
     metric: str
     by: str | None
     value: str | None
-    passed: bool
-    observed: float | None
-    min: float | None
-    max: float | None
+    passed: Flag
+    observed: Number | None
+    min: Number | None
+    max: Number | None
     text: str
-    absent: bool = False
-    proven: bool | None = None
-    counted: tuple[int, int] | None = None
-    interval: tuple[float, float] | None = None
-    judged: bool = True
-    confidence: float | None = None
+    absent: Flag = False
+    proven: Flag | None = None
+    counted: tuple[Count, Count] | None = None
+    interval: tuple[Number, Number] | None = None
+    judged: Flag = True
+    confidence: Number | None = None
 
     @property
     def subject(self) -> str:

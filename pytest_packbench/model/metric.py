@@ -9,13 +9,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from math import isfinite
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
-from pydantic import ValidationError
+from pydantic import Strict, ValidationError
 
+from pytest_packbench.model.case import Expected
 from pytest_packbench.model.errors import first_problem
 from pytest_packbench.model.result import adapter
-from pytest_packbench.model.score import COUNTED, FIXTURE, is_due
+from pytest_packbench.model.score import COUNTED, FIXTURE, Count, Flag, Number, is_due
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -27,6 +28,8 @@ AUTHORED = "stub"
 COMPLETENESS = "completeness"
 MEAN_SCORE = "mean_score"
 EXPOSURE = "exposure_rate"
+# a number that is read back stays what it was
+_Number = Annotated[Annotated[int, Strict()] | Number, Expected("a number")]
 _FIGURE_TEXTS = ("name", "definition", "group", "unit", "note")
 _FIGURE_KEYS = (
     *("group", "name", "headline", "count", "total", "share", "number", "unit", "interval", "note", "definition"),
@@ -142,8 +145,8 @@ class Interval(NamedTuple):
         method: the confidence and the method in a few words, such as `95 % Wilson`.
     """
 
-    low: int | float
-    high: int | float
+    low: _Number
+    high: _Number
     method: str
 
 
@@ -168,14 +171,13 @@ class Figure:
 
     name: str
     definition: str
-    count: int | None = None
-    total: int | None = None
-    # a number that is read back stays what it was
-    number: int | float | None = None
+    count: Count | None = None
+    total: Count | None = None
+    number: _Number | None = None
     unit: str = ""
     interval: Interval | None = None
     group: str = ""
-    headline: bool = False
+    headline: Flag = False
     note: str = ""
 
     def __post_init__(self) -> None:

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import json
-from typing import Annotated, Any, Literal, NamedTuple
+from dataclasses import dataclass
+from typing import Annotated, Any, Literal, NotRequired
 
-from pydantic import StringConstraints
+from pydantic import Field, StringConstraints
+from typing_extensions import TypedDict
 
 from pytest_packbench.model.case import CaseId, ListOf, Review, StrictModel, Text
 from pytest_packbench.model.errors import pluralize
 from pytest_packbench.model.run import SUITE_NAME
+from pytest_packbench.model.score import Count  # noqa: TC001 - pydantic reads the types of fields
 
 POLICY_VERSION = 1
 CHANGES_NAME = "policy_changes.yaml"
@@ -22,7 +25,8 @@ class PolicyError(ValueError):
     """An acceptance policy can't be read; one line with what to do."""
 
 
-class PolicyChange(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class PolicyChange:
     """One change of the acceptance policy that is not known to make it tighter.
 
     Attributes:
@@ -51,7 +55,8 @@ class PolicyChange(NamedTuple):
         return f"{self.what}: {where}{case}: {value_text(self.old)} -> {value_text(self.new)}"
 
 
-class PolicyOutcome(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class PolicyOutcome:
     """In which points the acceptance policy of a suite differs from that of a base.
 
     Attributes:
@@ -59,12 +64,14 @@ class PolicyOutcome(NamedTuple):
         changes: the changes that are not known to be tighter.
         problems: why it could not be compared, or an entry does not match, one line each.
         notes: what else to know, one line each.
+        stated: whether its report says that it failed the run.
     """
 
     base: str
     changes: tuple[PolicyChange, ...] = ()
     problems: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
+    stated: Annotated[bool, Field(alias="failed", strict=True)] = False
 
     @property
     def loosened(self) -> tuple[PolicyChange, ...]:
@@ -74,7 +81,7 @@ class PolicyOutcome(NamedTuple):
     @property
     def failed(self) -> bool:
         """Whether the run, or the command, fails."""
-        return bool(self.loosened or self.problems)
+        return bool(self.loosened or self.problems or self.stated)
 
     @property
     def headline(self) -> str:
@@ -124,6 +131,19 @@ def _change_line(change: PolicyChange) -> str:
 def value_text(value: Any) -> str:
     """Return a value of a change for people: a text as it is, anything else as JSON."""
     return value if isinstance(value, str) and value else json.dumps(value, ensure_ascii=False, default=str)
+
+
+class StoredPolicy(TypedDict):
+    """The acceptance policy that a run stores: see `Policy` in `policy.py`."""
+
+    version: Count
+    config: dict[str, Any]
+    files: dict[str, str]
+    code: dict[str, str]
+    hooks: NotRequired[dict[str, str]]
+    recordings: dict[str, str]
+    settings: dict[str, Any]
+    baseline: Any
 
 
 class AllowedChange(StrictModel):

@@ -298,7 +298,7 @@ def row_model() -> type[BaseModel]:
     """Return the model of a row of a report."""
     hints = _hints()
     required = [name for name in ROW_FIELDS if name not in OPTIONAL_ROW_FIELDS]
-    return _model("Row", {name: hints[name] for name in ROW_FIELDS}, required)
+    return model_of("Row", {name: hints[name] for name in ROW_FIELDS}, required)
 
 
 @cache
@@ -315,10 +315,11 @@ def extension_model() -> type[BaseModel]:
         "judge": Annotated[str | None, BeforeValidator(_judge_name), WithJsonSchema(_JUDGE)],
     }
     required = ("version", "score", "threshold", "verdict", "terms")
-    return _model("Extension", {key: hints[key] for key in (*EXTENSION_KEYS, "judge")}, required)
+    return model_of("Extension", {key: hints[key] for key in (*EXTENSION_KEYS, "judge")}, required)
 
 
-def _model(name: str, hints: Mapping[str, Any], required: Collection[str]) -> type[BaseModel]:
+def model_of(name: str, hints: Mapping[str, Any], required: Collection[str]) -> type[BaseModel]:
+    """Return a model with fields of these types."""
     fields: dict[str, Any] = {key: (hint, ... if key in required else None) for key, hint in hints.items()}
     return create_model(name, **fields)
 

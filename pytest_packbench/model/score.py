@@ -20,10 +20,12 @@ Count = Annotated[int, Field(ge=0, strict=True)]
 """An integer of 0 or more."""
 Share = Annotated[float, Field(ge=0, le=1, strict=True)]
 """A number from 0 to 1."""
+Number = Annotated[float, Strict()]
 Flag = Annotated[bool, Strict()]
 Word = Annotated[str, Strict()]
 """A text: bytes are none."""
-QUARANTINE = ("skip", "xfail")
+Quarantine = Literal["skip", "xfail"]
+QUARANTINE: tuple[Quarantine, ...] = get_args(Quarantine)
 TOLERANCE = 1e-9
 UNREADABLE = "unreadable_answer"
 """The term of an answer that can't be read."""

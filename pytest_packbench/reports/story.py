@@ -45,10 +45,11 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from pytest_packbench.analysis.conclusion import Conclusion
-    from pytest_packbench.analysis.counting import Group, Statistics, Totals, TrialFigures
+    from pytest_packbench.analysis.counting import Statistics
     from pytest_packbench.analysis.listing import Listing
     from pytest_packbench.model.control import ControlTally
     from pytest_packbench.model.gate import GateResult
+    from pytest_packbench.model.report import Group, Totals, TrialFigures
     from pytest_packbench.model.result import Result
     from pytest_packbench.model.run import Run
     from pytest_packbench.reports.blocks import Block, Row
@@ -446,9 +447,9 @@ def depth_table(statistics: Statistics) -> Table:
 
 def refusals_table(statistics: Statistics) -> Table:
     """Return the refusals that were expected and those that were not, if there are any."""
-    due_refused, due_answered, undue_refused, undue_answered = statistics.refusals
-    rows = [("refusal", due_refused, due_answered), ("answer", undue_refused, undue_answered)]
-    if not (due_refused or due_answered or undue_refused):
+    of = statistics.refusals
+    rows = [("refusal", of.due_refused, of.due_answered), ("answer", of.undue_refused, of.undue_answered)]
+    if not (of.due_refused or of.due_answered or of.undue_refused):
         rows = []
     return Table("Refusals", ("expected", "refused", "answered"), rows, numbers=(1, 2))
 

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 
     from pytest_packbench.files import Limit, OpenFile
     from pytest_packbench.model.control import ControlResult, ControlTally
+    from pytest_packbench.model.report import ControlCounts
     from pytest_packbench.model.score import Score
 
 
@@ -273,7 +274,7 @@ def read_controls(path: Path | OpenFile, run_id: str | None = None) -> list[Cont
     return list(results.values())
 
 
-def controls_of_report(folder: Path, run_id: str, counts: object) -> ControlTally | None:
+def controls_of_report(folder: Path, run_id: str, counts: ControlCounts | None) -> ControlTally | None:
     """Return the controls of a run as its `report.json` counts them; None if it had none.
 
     Args:
@@ -289,9 +290,8 @@ def controls_of_report(folder: Path, run_id: str, counts: object) -> ControlTall
 
     path = folder / CONTROLS
     results = read_controls(path, run_id)
-    present = counts.get("present") if isinstance(counts, dict) else None
-    tally = tally_of(results, present if type(present) is int else 0)
-    if (None if tally is None else tally.as_json()) == counts:
+    tally = tally_of(results, 0 if counts is None else counts.present)
+    if (None if tally is None else tally.counts) == counts:
         return tally
     raise StoredRunError(f"{path} is missing, or has other controls than the report counts; run the suite again")
 

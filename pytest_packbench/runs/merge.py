@@ -173,16 +173,16 @@ class Merge:
         # by run id, so that the order of the arguments makes no difference
         self._runs = sorted((open_run(folder, complete=True) for folder in folders), key=lambda each: each.run.run_id)
         runs = [opened.run for opened in self._runs]
-        loosened = next((opened.run.run_id for opened in self._runs if opened.policy_failed), None)
+        loosened = next((opened.run.run_id for opened in self._runs if opened.stated.policy_failed), None)
         if loosened is not None:
             raise MergeError(
                 f"run {loosened} failed for its acceptance policy, which a merge does not compare; see its changes "
                 "with packbench gate --policy-from BASE, allow or revert them, and run again"
             )
-        empty = [opened.run.run_id for opened in self._runs if not opened.selected]
+        empty = [opened.run.run_id for opened in self._runs if not opened.stated.totals.selected]
         self.run = merged_run(runs, run_id, empty=empty)
         self.missing_shards = missing_shards(runs)
-        self.rerun = next((opened.rerun for opened in self._runs if opened.selected), "")
+        self.rerun = next((each.stated.rerun for each in self._runs if each.stated.totals.selected), "")
         self._missing: list[str] = []
         # whether all attempts at a case ran, by test id
         self._ran: dict[str, bool] = {}
@@ -243,7 +243,8 @@ class Merge:
             OSError: a file can't be read.
         """
         tallies = [
-            controls_of_report(Path(opened.source).parent, opened.run.run_id, opened.controls) for opened in self._runs
+            controls_of_report(Path(opened.source).parent, opened.run.run_id, opened.stated.controls)
+            for opened in self._runs
         ]
         known = [tally for tally in tallies if tally is not None]
         return [result for tally in known for result in tally.results], sum(tally.present for tally in known)

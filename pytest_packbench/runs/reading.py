@@ -14,7 +14,7 @@ from array import array
 from codecs import iterdecode
 from collections import deque
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import partial
 from hashlib import blake2b
 from itertools import islice, pairwise
@@ -26,6 +26,7 @@ from pydantic import ValidationError
 
 from pytest_packbench.files import LIMITS, open_regular, read_regular
 from pytest_packbench.model.errors import first_problem
+from pytest_packbench.model.report import Header
 from pytest_packbench.model.result import adapter, result_from, result_of_record
 from pytest_packbench.model.run import RUN_DOCUMENT_VERSION, Run
 from pytest_packbench.model.score import COUNTED
@@ -45,7 +46,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
     from typing import BinaryIO
 
-    from pytest_packbench.model.baseline import CommittedBaseline
+    from pytest_packbench.model.baseline import BaselineChange, CommittedBaseline
     from pytest_packbench.model.record import EvalRecord
     from pytest_packbench.model.result import Result
     from pytest_packbench.runs.lines import AttemptLine
@@ -55,10 +56,6 @@ _CHUNK: Final = 1 << 18
 # a report as the writer leaves it
 _DOCUMENT = re.compile(rb'"packbench":(?=\{"version":\d+,"status":)')
 _CASES = re.compile(rb',"cases":\[')
-# nothing but these options, whatever a report contains: readers copy them into a shell
-_RERUN = re.compile(
-    r"""(?:--packbench-(?:mode|target|backend|model|guard|trials)=(?:[\w@%+=:,./-]|'[^']*'|"'")+(?: |\Z))*""", re.ASCII
-)
 _END = "]}}\n"
 _RESTORE = "restore it, or remove it and set it again with packbench baseline set"
 _SHARED = ("mode", "pack", "suite_sha256", "target")
@@ -73,7 +70,8 @@ class StoredRun:
         run: the metadata of the run.
         results: one for each trial of each case, sorted; read once, and of a file that is damaged further down it
             raises `StoredRunError`. A committed baseline has one for each case.
-        header: the document of a report without its cases, as plain JSON; `history` of a committed baseline.
+        header: what its report states; None if only records were read, and of a committed baseline.
+        history: how a committed baseline came about, the oldest change first.
         lists_all_cases: whether cases without a score are included; False if only records were read, which do not
             count them.
         attempts: for each case of a committed baseline, which has one result for all trials of a case, how many of its
@@ -84,7 +82,8 @@ class StoredRun:
     source: str
     run: Run
     results: Iterable[Result]
-    header: Mapping[str, Any] = field(default_factory=dict)
+    header: Header | None = None
+    history: tuple[BaselineChange, ...] = ()
     lists_all_cases: bool = True
     attempts: Mapping[str, tuple[int, int]] | None = None
     complete: bool = False
@@ -108,56 +107,15 @@ class StoredRun:
             yield from open_run(Path(self.source), complete=True).results
 
     @property
-    def status(self) -> str:
-        """`passed`, `failed` or `partial`, as decided when the run ended; empty if it has no report."""
-        return str(self.header.get("status", ""))
+    def stated(self) -> Header:
+        """What its report states.
 
-    @property
-    def controls(self) -> Any:
-        """The counts of its controls, as `ControlTally.as_json` returns them; None where it has none."""
-        return self.header.get("controls")
-
-    @property
-    def selected(self) -> int:
-        """How many cases it has selected, as its report counts them."""
-        totals = self.header.get("totals")
-        selected = totals.get("selected") if isinstance(totals, dict) else None
-        return selected if isinstance(selected, int) else 0
-
-    @property
-    def policy(self) -> Any:
-        """The acceptance policy, as `policy_of` returns it; None where it has none."""
-        return self.header.get("policy")
-
-    @property
-    def figures(self) -> list[Any]:
-        """The figures of its pack, as plain JSON."""
-        figures = self.header.get("figures")
-        return figures if isinstance(figures, list) else []
-
-    @property
-    def rerun(self) -> str:
-        """The options of pytest that make the same run, quoted for a shell; empty where its report has none."""
-        options = self.header.get("rerun")
-        return options if isinstance(options, str) and _RERUN.fullmatch(options) else ""
-
-    @property
-    def policy_failed(self) -> bool:
-        """Whether the acceptance policy failed the run, or its report does not tell."""
-        changes = self.header.get("policy_changes", {"failed": False})
-        return not isinstance(changes, dict) or changes.get("failed") is not False
-
-    @property
-    def held(self) -> bool:
-        """Whether nothing but cases failed the run: no gate, baseline or policy; False if its report does not tell."""
-        with suppress(LookupError, TypeError, AttributeError):
-            comparison = self.header.get("comparison", {})
-            # the first run of all has no earlier one
-            compared = comparison.get("failed", False) is False or comparison.get("baseline") is None
-            gates = all(gate["passed"] is True for gate in self.header["gates"])
-            unmet = all(each["met"] is False for each in comparison.get("conditions", []))
-            return compared and gates and unmet and not self.policy_failed
-        return False
+        Raises:
+            StoredRunError: it has none.
+        """
+        if self.header is None:
+            raise StoredRunError(f"{self.source}: does not say what the run came to; expected the folder of a run")
+        return self.header
 
 
 def open_run(path: Path, *, checked: bool = True, complete: bool | Callable[[Run], bool] = False) -> StoredRun:
@@ -185,11 +143,12 @@ def open_run(path: Path, *, checked: bool = True, complete: bool | Callable[[Run
         return _open_baseline(path)
     file = _report_of(path)
     document = _document(file)
-    header = next(document)
-    if type(header.get("version")) is not int or header["version"] != RUN_DOCUMENT_VERSION:
-        got = printable(repr(header.get("version")))
+    stated = next(document)
+    if type(stated.get("version")) is not int or stated["version"] != RUN_DOCUMENT_VERSION:
+        got = printable(repr(stated.get("version")))
         raise StoredRunError(f"{file}: /packbench/version: got {got}; this version reads {RUN_DOCUMENT_VERSION}")
-    run = _validated(adapter(Run).validate_python, header.get("run"), f"{file}: /packbench/run")
+    header: Header = _validated(adapter(Header).validate_python, stated, f"{file}: /packbench")
+    run = header.run
     results = _results(document, run, file)
     if callable(complete):
         complete = complete(run)
@@ -553,5 +512,5 @@ def _open_baseline(path: Path) -> StoredRun:
         names = {"test_id": test_id, "case_id": test_id.rpartition(":")[2], "nodeid": test_id}
         results.append(result_from({**shared, **names, **stated, "case_sha256": case.sha256}))
         attempts[test_id] = int(case.verdict == "passed") if case.passed is None else case.passed, case.trials
-    ordered, header = tuple(sorted(results, key=sort_key)), {"history": baseline.history}
-    return StoredRun(source=str(path), run=run, results=ordered, header=header, attempts=attempts)
+    ordered = tuple(sorted(results, key=sort_key))
+    return StoredRun(source=str(path), run=run, results=ordered, history=baseline.history, attempts=attempts)

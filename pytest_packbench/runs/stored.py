@@ -82,7 +82,7 @@ def _find(request: BaselineRequest) -> BaselineLookup:
     if stored.run.run_id == folder.name:
         # a resumed run may itself be the last complete one
         return BaselineLookup(reason=f"run {folder.name} cannot be compared with itself; name another run")
-    end = {"failed": "failed", "partial": "is partial"}.get(stored.status, "")
+    end = {"failed": "failed", "partial": "is partial"}.get(stored.header.status if stored.header else "", "")
     warnings = [f"the baseline {stored.run.run_id} is a run that {end}"] if end else []
     # another one that the user names is meant
     if request.name in {COMMITTED, PASSED}:
@@ -148,6 +148,6 @@ def _last_passed(request: BaselineRequest) -> Path | None:
         with suppress(StoredRunError, OSError):
             earlier = open_run(folder, checked=False)
             is_like = (earlier.run.mode, earlier.run.target) == (request.run.mode, request.run.target)
-            if earlier.held and not earlier.run.partial and is_like:
+            if earlier.stated.held and not earlier.run.partial and is_like:
                 return folder
     return None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from dataclasses import replace
+from dataclasses import asdict, replace
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
@@ -15,6 +15,7 @@ from pytest_packbench.cases.recordings import SourceTexts, hide_prompts
 from pytest_packbench.engine.conditions import parts_of
 from pytest_packbench.engine.gateway.exchanges import transcript_of
 from pytest_packbench.model.case import Fraction, StrictModel, Threshold
+from pytest_packbench.model.gate import GateResult
 from pytest_packbench.model.policy import PolicyChange, PolicyOutcome
 from pytest_packbench.model.run import RunOptions
 from pytest_packbench.packs.agent_safety.harmbench.behaviors import FileError
@@ -187,7 +188,7 @@ def test_a_gate_of_the_target_is_compared_where_both_judged() -> None:
 
 def test_what_a_change_is_allowed_for_is_said_in_one_line() -> None:
     change = PolicyChange("threshold lowered", "suite.yaml", "/x", 0.8, 0.7)
-    outcome = PolicyOutcome("main", (change, change._replace(reason="too\nhigh")))
+    outcome = PolicyOutcome("main", (change, replace(change, reason="too\nhigh")))
     line = "threshold lowered: suite.yaml: /x: 0.8 -> 0.7"
     assert outcome.lines()[:3] == [
         "1 change not allowed, 1 allowed by policy_changes.yaml since main",
@@ -287,18 +288,59 @@ def test_a_score_or_a_threshold_above_one_is_not_shown() -> None:
         assert (failing["score"], failing["threshold"]) == (shown, shown)
 
 
-HELD: list[tuple[dict[str, Any], bool]] = [
+def gate_result(*, passed: bool) -> GateResult:
+    return GateResult(
+        metric="pass_rate", by=None, value=None, passed=passed, observed=None, min=None, max=None, text="pass_rate"
+    )
+
+
+PASSED, FAILED = (asdict(gate_result(passed=passed)) for passed in (True, False))
+COMPARED: dict[str, Any] = {
+    "requested": "latest",
+    "baseline": "01RUN",
+    "problem": "",
+    "warning": "",
+    "failed": False,
+    "figures": {},
+    "conditions": [],
+}
+CHANGED: dict[str, Any] = {"base": "main", "failed": False, "changes": [], "problems": [], "notes": []}
+CHANGE: dict[str, Any] = {"what": "w", "file": "f", "key": "k", "old": 1, "new": 2, "reason": "", "allowed": False}
+
+
+def compared(**changes: Any) -> dict[str, Any]:
+    return {"comparison": {**COMPARED, **changes}}
+
+
+def policy_changed(**changes: Any) -> dict[str, Any]:
+    return {"policy_changes": {**CHANGED, **changes}}
+
+
+# None for a report that is refused, which is no baseline either
+HELD: list[tuple[dict[str, Any], bool | None]] = [
     ({}, True),
-    ({"gates": None}, False),
-    ({"gates": [{"passed": True}, {"passed": False}]}, False),
-    ({"gates": [{"passed": 1}]}, False),
+    ({"gates": None}, None),
+    ({"gates": [PASSED, FAILED]}, False),
+    ({"gates": [PASSED]}, True),
+    ({"gates": [{**PASSED, "passed": 1}]}, None),
     ({"gates": []}, True),
-    ({"comparison": None}, False),
-    ({"comparison": {"conditions": None}}, False),
-    ({"comparison": {"conditions": [{"met": True}]}}, False),
-    ({"comparison": {"conditions": [{"met": False}]}}, True),
-    ({"comparison": {"failed": True, "baseline": "01RUN"}}, False),
-    ({"comparison": {"failed": True, "baseline": None}}, True),
+    ({"comparison": None}, None),
+    (compared(), True),
+    (compared(conditions=None), None),
+    (compared(conditions=[{"condition": "mean<0", "met": True}]), False),
+    (compared(conditions=[{"condition": "mean<0", "met": False}]), True),
+    (compared(conditions=[{"condition": "mean<0", "met": 0}]), None),
+    (compared(failed=True), False),
+    (compared(failed="no"), None),
+    (compared(failed=True, baseline=None), True),
+    ({"policy_changes": None}, None),
+    (policy_changed(), True),
+    (policy_changed(failed=True), False),
+    (policy_changed(failed=0), None),
+    # what a report states of itself is no better than what it lists
+    (policy_changed(changes=[CHANGE]), False),
+    (policy_changed(changes=[{**CHANGE, "reason": "right"}]), True),
+    (policy_changed(problems=["none"]), False),
 ]
 
 
@@ -308,7 +350,12 @@ def test_a_run_has_held_only_if_its_report_says_so(tmp_path: Path) -> None:
     path = tmp_path / "report.json"
     for changes, held in HELD:
         path.write_text(json.dumps({"packbench": {**stored, **changes, "cases": rows}}), "utf-8")
-        assert open_run(path).held is held, changes
+        try:
+            found = open_run(path).stated.held
+        except StoredRunError as error:
+            found = None
+            assert f"report.json: /packbench/{next(iter(changes))}" in str(error)
+        assert found is held, changes
 
 
 @pytest.mark.parametrize("stated", [None, True, False])

@@ -12,11 +12,13 @@ from dataclasses import replace
 from html import unescape
 from typing import TYPE_CHECKING, Any
 
+import jsonschema
 import pytest
 
 from pytest_packbench.analysis.conclusion import conclude
 from pytest_packbench.api import load_suite
 from pytest_packbench.cli import main
+from pytest_packbench.model.schema import REPORT
 from pytest_packbench.reports.document import run_document
 from pytest_packbench.runs.journal import Journal
 from pytest_packbench.runs.reading import open_run
@@ -54,6 +56,13 @@ def results(*failed: str, case_sha256: str = "a" * 64) -> list[Result]:
         )
         for name in NAMES
     ]
+
+
+CONTROLS: dict[str, Any] = {
+    **dict.fromkeys(("present", "selected", "as_written"), 1),
+    **dict.fromkeys(("deviates", "broken", "not_run"), 0),
+    "wrong": [],
+}
 
 
 class Project:
@@ -183,7 +192,6 @@ def test_a_run_that_keeps_no_prompts_shows_none(
         ("--packbench-mode=$(rm)", False),
         ("-p other", False),
         ("--packbench-base-url=https://other.example/v1", False),
-        (["--packbench-mode=live"], False),
     ],
 )
 def test_the_command_of_a_case_repeats_the_run(
@@ -227,7 +235,7 @@ def test_what_a_report_decided_is_never_shown_as_better(
     assert "The report of the run states failed." in text
     project.edit(folder, lambda stored: stored["overall"].update(passed=3))
     assert "The report counts 3 of 4 judged cases as passed, its rows 4 of 4." in text_of(page_of(folder, code=1))
-    project.edit(folder, lambda stored: stored.update(controls={"present": 1, "selected": 1, "as_written": 1}))
+    project.edit(folder, lambda stored: stored.update(controls=CONTROLS))
     assert "unknown: " in packbench("report", folder)[1]
     to_page = ("report", folder, "--html", "x.html", "--root", "storage")
     code, out, err = packbench(*to_page)
@@ -236,25 +244,72 @@ def test_what_a_report_decided_is_never_shown_as_better(
     project.edit(folder, lambda stored: stored.pop("controls"))
 
 
-@pytest.mark.parametrize(
-    "wrong",
-    [
-        {"gates": None},
-        {"gates": [{}]},
-        {"figures": [{}]},
-        {"policy_changes": {}},
-        {"policy_changes": {"base": "main", "changes": [1], "problems": [], "notes": []}},
-        {"comparison": {"requested": 1}},
-    ],
-)
-def test_a_page_without_what_was_decided_is_refused(
-    project: Project, packbench: Command, wrong: dict[str, Any]
+FIGURE = {"name": "cost", "definition": "What it costs."}
+# what replaces a value of the header, and what each reader of it says
+WRONG: dict[str, tuple[Any, str]] = {
+    "status": ("pased", "got \"pased\"; expected 'passed', 'failed' or 'partial'; did you mean \"passed\"?"),
+    "overall/n": ("x", 'got "x"; expected an integer'),
+    "overall/mean_score": (2, "got 2; expected 1 or less"),
+    "totals/verdicts": ({"passed": -1}, "/passed: got -1; expected 0 or more"),
+    "models": (["m"], 'got ["m"]; expected an object'),
+    "rerun": (["--packbench-mode=live"], 'got ["--packbench-mode=live"]; expected a string'),
+    "gates": (None, "got null; expected a list"),
+    "gates/0/passed": (1, "got 1; expected true or false"),
+    "gates/0/observed": ("1", 'got "1"; expected a number'),
+    "figures": ([{}], '/0/name: the key "name" is missing; add it'),
+    "figures/0": ({**FIGURE, "number": "1"}, '/number: got "1"; expected a number'),
+    "figures/0/interval": ({"low": True, "high": 1, "method": "m"}, "/low: got true; expected a number"),
+    "figures/0/count": (1.5, "got 1.5; expected an integer"),
+    "policy_changes": ({"base": "main", "changes": [1]}, "/changes/0: got 1; expected an object"),
+    "comparison": ({"requested": 1}, "/requested: got 1; expected a string"),
+    "controls": ({**CONTROLS, "present": True}, "/present: got true; expected an integer"),
+    "policy": ({"version": 1}, '/config: the key "config" is missing; add it'),
+}
+
+
+@pytest.mark.parametrize("key", WRONG)
+def test_each_reader_of_a_header_refuses_what_is_wrong_in_it_by_its_place(
+    project: Project, packbench: Command, key: str
 ) -> None:
-    folder = project.run(1, results())
-    project.edit(folder, lambda stored: stored.update(wrong))
-    code, out, err = packbench("report", folder, "--html", "x.html", "--root", "storage")
-    assert (code, out, err.count("\n")) == (2, "", 1)
-    assert err.endswith("/packbench: expected gates, figures, comparison and policy_changes as a run writes them\n")
+    folder, (value, problem) = project.run(1, results()), WRONG[key]
+    project.edit(folder, lambda stored: stored.update(figures=[{**FIGURE, "number": 1}]))
+    schema = jsonschema.Draft202012Validator(REPORT)
+    schema.validate(json.loads((folder / "report.json").read_bytes()))
+    *inner, last = (int(step) if step.isdecimal() else step for step in key.split("/"))
+
+    def change(stored: Any) -> None:
+        for step in inner:
+            stored = stored[step]
+        stored[last] = value
+
+    project.edit(folder, change)
+    assert not schema.is_valid(json.loads((folder / "report.json").read_bytes()))
+    place, _, words = problem.rpartition(": ")
+    line = f"{folder.name}/report.json: /packbench/{key}{place}: not a run document: {words}"
+    for arguments in (
+        ("open", folder, "--print"),
+        ("gate", folder),
+        ("compare", "--baseline", folder, "--current", folder),
+        ("merge", folder),
+        ("report", folder, "--html", "x.html"),
+        ("history", "toy"),
+    ):
+        code, out, err = packbench(*arguments, *(() if arguments[0] == "history" else ("--root", "storage")))
+        assert (code, out, err.count("\n")) == (2, "", 1), arguments
+        assert line in err
+
+
+def test_keys_of_later_versions_are_ignored(project: Project, page_of: Callable[..., str]) -> None:
+    folder = project.run(1, results("b"), BaselineLookup(reason="none", requested="latest", optional=True))
+
+    def change(stored: dict[str, Any]) -> None:
+        parts = [stored[key] for key in ("run", "totals", "overall", "refusals", "comparison")]
+        for part in (stored, *parts, stored["groups"][0], stored["gates"][0]):
+            part["of_later"] = 1
+
+    before = page_of(folder, code=1)
+    project.edit(folder, change)
+    assert text_of(page_of(folder, code=1)) == text_of(before)
 
 
 def test_the_stored_page_of_a_shard_has_no_gate_that_passed(
