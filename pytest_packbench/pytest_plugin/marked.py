@@ -31,6 +31,7 @@ from pytest_packbench.pytest_plugin.case_run import (
     uncollected_case_ref,
 )
 from pytest_packbench.pytest_plugin.collection import marks_of
+from pytest_packbench.pytest_plugin.json_report import plugin_of
 from pytest_packbench.pytest_plugin.session import register
 from pytest_packbench.pytest_plugin.settings import Selection, find_named
 from pytest_packbench.pytest_plugin.terminal import suite_line
@@ -85,7 +86,7 @@ def add_marked_tests(config: pytest.Config, tests: str, reports: Iterable[pytest
         case_ref = partial(uncollected_case_ref, recorder.contexts, suite, nodeid, **names)
         recorder.select(suite.name, nodeid, case_ref, test["target"])
     # what is new has not seen them
-    late = [getattr(config, "_json_report", None)] if is_first else []
+    late = [plugin_of(config)] if is_first else []
     for report in reports:
         decode_report(report)
         for plugin in filter(None, (recorder, *late)):

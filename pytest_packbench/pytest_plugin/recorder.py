@@ -36,7 +36,7 @@ from pytest_packbench.plugin import (
 )
 from pytest_packbench.policy import compare_policy, open_base, policy_of
 from pytest_packbench.pytest_plugin.case_run import CaseRun, item_run, run_of, uncollected_case_ref
-from pytest_packbench.pytest_plugin.integrations import plugin_report
+from pytest_packbench.pytest_plugin.json_report import document_of
 from pytest_packbench.pytest_plugin.settings import find_named, hook_files, settings_of_policy
 from pytest_packbench.runs.folder import CONTROLS, DIFF, JOURNAL, NO_BASELINE, PAGE, REPORT, SUMMARY, StoredRunError
 from pytest_packbench.runs.journal import read_worker_journals
@@ -632,7 +632,7 @@ class Recorder:
             from pytest_packbench.reports.document import run_document
 
             document = run_document(run.conclusion, self.place(run, None).options)
-            run.writer.complete(document, plugin_report(self.config, session, run.by_nodeid))
+            run.writer.complete(document, document_of(self.config, session, run.by_nodeid))
         except (OSError, MemoryError, RecursionError) as error:
             session.exitstatus = session.exitstatus or pytest.ExitCode.TESTS_FAILED
             path = run.writer.folder / REPORT
