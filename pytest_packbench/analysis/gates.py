@@ -10,7 +10,7 @@ from pytest_packbench.analysis.counting import ALL, dependence_note, groups_by
 from pytest_packbench.analysis.formatting import format_change, format_interval, format_with_bounds
 from pytest_packbench.analysis.intervals import exact_bound, wilson_interval
 from pytest_packbench.analysis.metrics import Bounds, ResultSums, arithmetic, line, measure
-from pytest_packbench.model.errors import pluralize
+from pytest_packbench.model.errors import first_of, pluralize
 from pytest_packbench.model.gate import CHANGE_METRICS, GateResult
 from pytest_packbench.model.metric import COMPLETENESS, GENERAL_METRICS, MEAN_SCORE
 from pytest_packbench.model.score import TOLERANCE
@@ -198,9 +198,8 @@ class GateJudge(NamedTuple):
 def _changed_cases(result: GateResult, group: GroupChanges) -> GateResult:
     test_ids = sorted(group.regressed if result.metric == "regressions" else group.new_failures)
     passed = len(test_ids) <= (result.max or 0)
-    more = [f"and {len(test_ids) - _NAMED} more"] if len(test_ids) > _NAMED else []
     compared = f"{len(test_ids)} {'<=' if passed else '>'} max {result.max:g}"
-    parts = (f"{compared} over {pluralize(group.unchanged, 'case')} in both runs", *test_ids[:_NAMED], *more)
+    parts = (f"{compared} over {pluralize(group.unchanged, 'case')} in both runs", *first_of(test_ids, _NAMED))
     text = line(result.subject, parts, passed=passed)
     return replace(result, passed=passed, observed=len(test_ids), text=text)
 

@@ -80,6 +80,19 @@ class TrendPoint(NamedTuple):
         """The pass rate; None if no case was judged."""
         return self.passed / self.judged if self.judged else None
 
+    def since(self, before: TrendPoint) -> dict[str, Any]:
+        """Return by how much `pass_rate` and `mean_score` changed since an earlier run, and which `rules` did.
+
+        If any of the rules, the pack and the trials changed, the figures can't be compared: None, as if not known.
+        """
+        from pytest_packbench.analysis.changes import differences
+
+        # each text begins with what differs
+        rules = [text.partition(":")[0] for text in differences(before.run, self.run)]
+        figures = ((before.rate, self.rate), (before.mean_score, self.mean_score))
+        rate, mean = (None if rules or old is None or now is None else now - old for old, now in figures)
+        return {"pass_rate": rate, "mean_score": mean, "rules": rules}
+
 
 class EarlierRun(NamedTuple):
     """An earlier run as its report stored it.

@@ -18,7 +18,7 @@ from pytest_packbench.commands.paths import add_root, command_lines, packs_for_o
 from pytest_packbench.files import RECORDING, encode_utf8, read_regular, replace_atomic, write_atomic
 from pytest_packbench.model.authoring import CaseDraft, SourceDoubt, SourceFlaw, SourceRemark
 from pytest_packbench.model.case import canonical_sha256
-from pytest_packbench.model.errors import CaseError, CassetteError, Problem, pluralize
+from pytest_packbench.model.errors import CaseError, CassetteError, Problem, first_of, pluralize
 from pytest_packbench.model.suite import CONFIG_NAME, FIXTURES
 from pytest_packbench.reports.terminal import printable
 from pytest_packbench.runs.folder import DRAFTS
@@ -143,9 +143,8 @@ class _Summary:
             entries = self.others[kind]
             if entries:
                 yield f"{len(entries):,} {noun if len(entries) == 1 else plural} {what}:"
-            yield from (f"  {_in_one_line(f'{entry.place}: {entry.message}')}" for entry in entries[:_MAX_LISTED])
-            if len(entries) > _MAX_LISTED:
-                yield f"  and {len(entries) - _MAX_LISTED} more"
+            listed = [_in_one_line(f"{entry.place}: {entry.message}") for entry in entries]
+            yield from (f"  {line}" for line in first_of(listed, _MAX_LISTED))
 
 
 def _in_one_line(text: str) -> str:

@@ -204,6 +204,7 @@ def _stored_reports(sources: Iterable[RecordSource]) -> Iterator[Document]:
 
 def _controls_line(folder: Path, report: StoredRun) -> str:
     """Return how the controls of a run ended, with the ids of those that did not end as written."""
+    from pytest_packbench.analysis.listing import name_some
     from pytest_packbench.runs.folder import StoredRunError
     from pytest_packbench.runs.lines import controls_of_report
 
@@ -213,9 +214,8 @@ def _controls_line(folder: Path, report: StoredRun) -> str:
         return f"unknown: {error}"
     if tally is None:
         return ""
-    wrong = ", ".join(result.control for result in tally.wrong[:_MAX_WRONG])
-    more = " ..." if len(tally.wrong) > _MAX_WRONG else ""
-    return f"{tally.line()}; otherwise: {wrong}{more}" if wrong else tally.line()
+    wrong = name_some([result.control for result in tally.wrong[:_MAX_WRONG]], len(tally.wrong))
+    return f"{tally.line()}; otherwise: {wrong}" if wrong else tally.line()
 
 
 def _text(document: Document, output_format: str | None) -> str:

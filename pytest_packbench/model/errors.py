@@ -272,6 +272,12 @@ def model_in(annotation: object) -> type[BaseModel] | None:
     return next((model for part in get_args(annotation) if (model := model_in(part))), None)
 
 
+def first_of(lines: Sequence[str], limit: int) -> list[str]:
+    """Return at most `limit` lines; one more counts the others, if there are any."""
+    hidden = len(lines) - limit
+    return [*lines[:limit], f"and {hidden:,} more"] if hidden > 0 else [*lines]
+
+
 def pluralize(number: int, noun: str) -> str:
     """Return a number with its noun, in the plural unless the number is 1: `1 case`, `2 cases`, `1,000 cases`.
 

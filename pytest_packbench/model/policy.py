@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal, NamedTuple
 from pydantic import StringConstraints
 
 from pytest_packbench.model.case import CaseId, ListOf, Review, StrictModel, Text
-from pytest_packbench.model.errors import pluralize
+from pytest_packbench.model.errors import first_of, pluralize
 from pytest_packbench.model.run import SUITE_NAME
 
 POLICY_VERSION = 1
@@ -91,7 +91,6 @@ class PolicyOutcome(NamedTuple):
     def lines(self) -> list[str]:
         """Return the outcome in lines of plain text, with values from cases and files: a line for each change."""
         changes = [_change_line(change) for change in sorted(self.changes, key=lambda change: bool(change.reason))]
-        hidden = len(changes) - MAX_LINES
         advice = (
             [f"to allow a change, add case or key, old, new and reason to {CHANGES_NAME} in the suite's folder"]
             if self.loosened
@@ -100,8 +99,7 @@ class PolicyOutcome(NamedTuple):
         return [
             self.headline,
             *(f"{problem}: FAIL" for problem in self.problems),
-            *changes[:MAX_LINES],
-            *([f"and {hidden} more"] if hidden > 0 else []),
+            *first_of(changes, MAX_LINES),
             *advice,
             *self.notes,
         ]

@@ -12,7 +12,7 @@ from operator import attrgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pytest_packbench.model.errors import pluralize
+from pytest_packbench.model.errors import first_of, pluralize
 from pytest_packbench.model.run import RECORD_PROMPTS, TEST_TARGET_PREFIX, Shard
 from pytest_packbench.runs.folder import RECORDS, StoredRunError
 from pytest_packbench.runs.lines import controls_of_report
@@ -262,9 +262,8 @@ class Merge:
         if idle:
             reasons.append(f"{idle} of {len(self._ran)} cases did not run")
         if missing:
-            more = " ..." if missing > _MAX_NAMED_CASES else ""
-            listed = ", ".join(self._missing[:_MAX_NAMED_CASES])
-            reasons.append(f"{pluralize(missing, 'case')} of the suite in none of the runs: {listed}{more}")
+            listed = ", ".join(first_of(self._missing, _MAX_NAMED_CASES))
+            reasons.append(f"{pluralize(missing, 'case')} of the suite in none of the runs: {listed}")
         return "; ".join(reasons)
 
 
