@@ -15,7 +15,7 @@ from pytest_packbench import __version__
 from pytest_packbench.cases.files import load_case
 from pytest_packbench.engine.attempt import AttemptState, Failure, redacted_failure, reject_answer, user_frames
 from pytest_packbench.engine.attribution import UNKNOWN
-from pytest_packbench.model.errors import CaseError, describe_error, surrogate_at
+from pytest_packbench.model.errors import CaseError, describe_error, single_spaced, surrogate_at
 from pytest_packbench.model.pack import Comparison, record_facts
 from pytest_packbench.model.record import EVAL_BACKENDS, RecordError, wire_record
 from pytest_packbench.model.result import (
@@ -336,7 +336,7 @@ def _shown_rows(rows: Sequence[Comparison]) -> tuple[str, str]:
         "; ".join(f"{name}{text}" for name, text in zip(names, column, strict=True))
         for column in ([row.expected for row in shown], [row.actual for row in shown])
     )
-    expected, actual = (" ".join(text[:_MAX_READ].split()) for text in texts)
+    expected, actual = (single_spaced(text[:_MAX_READ]) for text in texts)
     return _shortened(expected), _shortened(actual)
 
 

@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal, NamedTuple
 from pydantic import StringConstraints
 
 from pytest_packbench.model.case import CaseId, ListOf, Review, StrictModel, Text
-from pytest_packbench.model.errors import first_of, pluralize
+from pytest_packbench.model.errors import first_of, pluralize, single_spaced
 from pytest_packbench.model.run import SUITE_NAME
 
 POLICY_VERSION = 1
@@ -115,7 +115,7 @@ def same(old: Any, new: Any) -> bool:
 
 
 def _change_line(change: PolicyChange) -> str:
-    reason = " ".join(change.reason.split())
+    reason = single_spaced(change.reason)
     return f"{change.line}: allowed: {reason}" if reason else f"{change.line}: FAIL"
 
 
@@ -180,4 +180,4 @@ class ReviewMark(Review):
     @property
     def review(self) -> dict[str, str]:
         """What the notes of the case keep of it."""
-        return {name: " ".join(getattr(self, name).split()) for name in Review.model_fields}
+        return {name: single_spaced(getattr(self, name)) for name in Review.model_fields}

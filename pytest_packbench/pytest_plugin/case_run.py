@@ -28,7 +28,7 @@ from pytest_packbench.engine.result_builder import (
     read_case_ref,
     redacted_trial,
 )
-from pytest_packbench.model.errors import describe_error
+from pytest_packbench.model.errors import describe_error, single_spaced
 from pytest_packbench.model.record import EvalRecord
 from pytest_packbench.model.result import Result, result_sent
 from pytest_packbench.model.run import TEST_TARGET_PREFIX
@@ -454,7 +454,7 @@ class CaseRun(ItemRun):
 
 def _reason(result: Result) -> str:
     """Return the message of a result as one line: pytest's summary has a line for each test."""
-    return printable(" ".join(result.score.message.split()))
+    return printable(single_spaced(result.score.message))
 
 
 def run_of(item: pytest.Item) -> CaseRun | None:

@@ -18,7 +18,7 @@ from pytest_packbench.engine.attempt import AttemptState, Failure, Plain, Unread
 from pytest_packbench.engine.contexts import SuiteContext, shown_path
 from pytest_packbench.engine.result_builder import Trial, build_trial, error_trial, not_run_trial
 from pytest_packbench.engine.targets import TimeLimit, timed_out
-from pytest_packbench.model.errors import error_text
+from pytest_packbench.model.errors import error_text, single_spaced
 from pytest_packbench.model.score import UNREADABLE
 from pytest_packbench.plugin import CONTEXTS, MARK, RUN_ID, SELECTION, rootdir_of
 from pytest_packbench.pytest_plugin.case_run import (
@@ -501,4 +501,4 @@ def _message(error: BaseException) -> str:
 
 
 def _first_line(text: str) -> str:
-    return " ".join(text.splitlines()[0].split())
+    return single_spaced(text.splitlines()[0])
