@@ -101,6 +101,11 @@ class Conclusion:
     times: Times | None = None
 
     @property
+    def compared(self) -> Comparison | None:
+        """The comparison with its baseline, if it says anything."""
+        return None if self.baseline is None else self.baseline.compared
+
+    @property
     def all_figures(self) -> tuple[Figure, ...]:
         """The named figures of the run, then those of what changed."""
         return (*self.figures, *self.paired_figures)
@@ -444,8 +449,8 @@ def _passed_gates(gates: Sequence[GateResult]) -> str:
 
 def _unnoticed(conclusion: Conclusion) -> Iterator[str]:
     """Yield what is worse than in the baseline although the run passes: no gate and no condition asks for it."""
-    comparison = None if conclusion.baseline is None else conclusion.baseline.compared
-    failing = 0 if comparison is None else comparison.listed["new_failures"].count
+    compared = conclusion.compared
+    failing = 0 if compared is None else compared.listed["new_failures"].count
     if failing:
         yield f"{pluralize(failing, 'new failure')} since the baseline"
 

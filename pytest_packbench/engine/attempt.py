@@ -42,7 +42,7 @@ from pytest_packbench.model.errors import (
     single_spaced,
 )
 from pytest_packbench.model.request import AnswerError, VerifyContext, VerifyRequest, WatchedContext
-from pytest_packbench.model.result import Attempt, EndedAttempt, adapter, format_timestamp
+from pytest_packbench.model.result import Attempt, EndedAttempt, adapter, timestamp_now
 from pytest_packbench.model.run import STUB
 from pytest_packbench.model.score import TRUNCATED, UNREADABLE, Outcome, ResultError, Score
 from pytest_packbench.model.strict_json import NUMBERS
@@ -220,7 +220,7 @@ class AttemptState:
     def stop_clock(self) -> None:
         """Set the duration and the time of the end."""
         self.duration_ms = round((time.perf_counter_ns() - self.started_ns) / 1_000_000)
-        self.timestamp = format_timestamp(time.time_ns())
+        self.timestamp = timestamp_now()
 
 
 class Plain(NamedTuple):
@@ -298,7 +298,7 @@ def end(context: SuiteContext, loaded: LoadedCase, state: AttemptState) -> None:
         if violations:
             state.failure = Failure(kind="offline", message=violations[0])
     attribute(context, state)
-    state.timestamp = state.timestamp or format_timestamp(time.time_ns())
+    state.timestamp = state.timestamp or timestamp_now()
     if state.failure is None and context.options.mode == "record" and state.trial == 0:
         # settling it says why there is none
         with suppress(UnrecordableError):
@@ -366,7 +366,7 @@ def score_payload(context: SuiteContext, loaded: LoadedCase, payload: Any, *, tr
     Returns:
         The attempt; with a failure instead of a score if there was an error.
     """
-    state = AttemptState(payload=payload, timestamp=format_timestamp(time.time_ns()), truncated=truncated)
+    state = AttemptState(payload=payload, timestamp=timestamp_now(), truncated=truncated)
     _run_steps(context, loaded, state, _read_and_score)
     if state.failure is not None:
         state.failure = redacted_failure(state.failure, context.redactor)

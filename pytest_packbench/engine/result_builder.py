@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import platform
 import sys
-import time
 from contextlib import suppress
 from dataclasses import astuple, fields, replace
 from functools import cache
@@ -27,7 +26,7 @@ from pytest_packbench.model.result import (
     CaseInfo,
     EndedAttempt,
     Result,
-    format_timestamp,
+    timestamp_now,
     with_score,
 )
 from pytest_packbench.model.run import CAPS
@@ -260,7 +259,7 @@ def unscored_result(
         raise
     except BaseException:  # noqa: BLE001 - a pack may be third-party code, and an error needs a result too
         case = case_ref.case
-    attempt = attempt or Attempt(trial=trial, timestamp=format_timestamp(time.time_ns()))
+    attempt = attempt or Attempt(trial=trial, timestamp=timestamp_now())
     return Result(case=case, attempt=attempt, score=Score(verdict=verdict, kind=kind, message=message))
 
 

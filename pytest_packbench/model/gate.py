@@ -10,6 +10,7 @@ from pydantic import Field, model_validator
 from pytest_packbench.model.case import CaseId, Fraction, ListOf, Name, StrictModel, misfit
 from pytest_packbench.model.metric import COMPLETENESS, MEAN_SCORE
 from pytest_packbench.model.result import UNREADABLE_GROUP
+from pytest_packbench.model.score import Count  # noqa: TC001 - pydantic reads it when the model is made
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -53,8 +54,8 @@ class Gate(StrictModel):
     depth: Annotated[int, Field(ge=1)] | None = None
     confidence: Annotated[float, Field(ge=0.5, lt=1)] | None = None
     must_pass: ListOf[CaseId] = ()
-    max_regressions: Annotated[int, Field(ge=0)] | None = None
-    max_new_failures: Annotated[int, Field(ge=0)] | None = None
+    max_regressions: Count | None = None
+    max_new_failures: Count | None = None
     min_mean_change: Annotated[float, Field(ge=-1, le=1)] | None = None
 
     @property

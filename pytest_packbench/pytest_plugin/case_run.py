@@ -269,6 +269,11 @@ class CaseRun(ItemRun):
     rows: Sequence[Comparison] = ()
 
     @property
+    def contexts(self) -> SessionSuites:
+        """The session's suites."""
+        return self.item.config.stash[CONTEXTS]
+
+    @property
     def where(self) -> str:
         """The case's location for people: `FILE`, or `FILE:LINE`."""
         return format_location(self.file, self.line)
@@ -367,7 +372,7 @@ class CaseRun(ItemRun):
             pytest.skip.Exception: the case was not run.
         """
         self.explanation = ""
-        trials = [redacted_trial(trial, self.item.config.stash[CONTEXTS].redactor) for trial in trials]
+        trials = [redacted_trial(trial, self.contexts.redactor) for trial in trials]
         self.results = tuple(trial.result for trial in trials)
         result = self.results[0]
         if len(trials) > 1:
@@ -413,7 +418,7 @@ class CaseRun(ItemRun):
         if result.score.verdict == "passed" if len(self.results) > 1 else _reaches_threshold(result):
             return
         line = self.explanation.partition("\n")[0] or _reason(result)
-        if self.item.config.stash[CONTEXTS].settings.gate == "suite" and not strict:
+        if self.contexts.settings.gate == "suite" and not strict:
             raise pytest.xfail.Exception(line)
         self.explanation = self.explanation or line
         raise CaseFailure(line)
@@ -444,7 +449,7 @@ class CaseRun(ItemRun):
 
     @property
     def _mode(self) -> str:
-        mode: str = self.item.config.stash[CONTEXTS].settings.mode
+        mode: str = self.contexts.settings.mode
         return mode
 
     def is_broken(self, result: Result) -> bool:

@@ -6,7 +6,6 @@ In fixture mode only. What a control came to travels on the report of its item t
 from __future__ import annotations
 
 import os
-import time
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -20,7 +19,7 @@ from pytest_packbench.engine.external_io import TargetError
 from pytest_packbench.model.control import ControlResult
 from pytest_packbench.model.errors import CaseError, ControlError, Problem, describe_error, single_spaced
 from pytest_packbench.model.pack import names_checks
-from pytest_packbench.model.result import format_timestamp
+from pytest_packbench.model.result import timestamp_now
 from pytest_packbench.pytest_plugin.case_run import CaseBroken, CaseFailure, CaseItem, Folder, ItemRun, record_file
 from pytest_packbench.pytest_plugin.explain import RERUN, path_argument
 from pytest_packbench.reports.terminal import control_text, printable
@@ -106,7 +105,7 @@ class ControlRun(ItemRun):
             result = result.ended(control.expected, end)
         except (ControlError, CaseError, TargetError) as error:
             result = result._replace(message=single_spaced(folder.contexts.redactor.text(str(error))))
-        return result._replace(timestamp=format_timestamp(time.time_ns()))
+        return result._replace(timestamp=timestamp_now())
 
 
 class ControlFile(pytest.File):

@@ -20,7 +20,7 @@ from pytest_packbench.engine.result_builder import CaseRef, build_trial, carried
 from pytest_packbench.model.errors import describe_error, pluralize
 from pytest_packbench.model.pack import can_accept, panels_of
 from pytest_packbench.model.policy import PolicyChange, PolicyError
-from pytest_packbench.model.result import Attempt, Result, format_timestamp, models_of
+from pytest_packbench.model.result import Attempt, Result, format_timestamp, models_of, timestamp_now
 from pytest_packbench.model.run import CAPS, CLUSTER_SETTING, CONTROL_OWNER, PROGRAM_RUNS, RECORD_PROMPTS, Run
 from pytest_packbench.model.score import FIXTURE
 from pytest_packbench.plugin import (
@@ -407,7 +407,7 @@ class Recorder:
         if self.contexts.settings.mode == "record":
             discard_recording(run.suite, case_ref.case.case_id, since=format_timestamp(self.started_ns))
         attempts = [result.attempt for result in trials] or [Attempt()]
-        now = format_timestamp(time.time_ns())
+        now = timestamp_now()
         errors = (
             unscored_result(
                 case_ref, "error", kind, message, Attempt(trial=each.trial, timestamp=now, duration_ms=each.duration_ms)
@@ -659,7 +659,7 @@ class Recorder:
             backend=backend,
             model=model,
             started_at=started_at or format_timestamp(self.started_ns),
-            finished_at=format_timestamp(time.time_ns()),
+            finished_at=timestamp_now(),
             partial=partial_reason(
                 run.results,
                 CAPS,

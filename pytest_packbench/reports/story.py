@@ -230,11 +230,10 @@ def _baseline_lines(conclusion: Conclusion) -> list[str]:
 
 
 def _changes(conclusion: Conclusion) -> Iterator[Table]:
-    compared = None if conclusion.baseline is None else conclusion.baseline.compared
-    if compared is not None:
+    if conclusion.compared is not None:
         from pytest_packbench.reports.diff import worst_changes
 
-        yield worst_changes(compared, _FIRST)
+        yield worst_changes(conclusion.compared, _FIRST)
 
 
 def control_lines(tally: ControlTally | None) -> list[str]:

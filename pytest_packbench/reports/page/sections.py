@@ -196,7 +196,7 @@ def overview_html(pages: Sequence[RunPage], title: str, redact: Callable[[str], 
 
 
 def _tiles(page: RunPage) -> Iterator[Tile]:
-    conclusion, comparison = page.conclusion, _compared(page.conclusion)
+    conclusion, comparison = page.conclusion, page.conclusion.compared
     statistics, gates, controls = conclusion.statistics, conclusion.gates, conclusion.controls
     overall, verdicts = statistics.overall, statistics.totals.verdicts
     interval = f"{format_percent(overall.passed, overall.n)} ({format_interval(overall.interval)})"
@@ -288,12 +288,8 @@ def _controls(conclusion: Conclusion) -> Iterator[Block]:
     yield wrong_controls(tally, _MAX_FLIPS)
 
 
-def _compared(conclusion: Conclusion) -> Comparison | None:
-    return None if conclusion.baseline is None else conclusion.baseline.compared
-
-
 def _baseline(conclusion: Conclusion, link: Link) -> Iterator[Block]:
-    outcome, comparison = conclusion.baseline, _compared(conclusion)
+    outcome, comparison = conclusion.baseline, conclusion.compared
     if outcome is not None:
         from pytest_packbench.reports.diff import about_comparison
 
