@@ -253,10 +253,7 @@ class Comparison:
         self.committed = baseline.attempts is not None
         self.common = self.left_out = self.unscored = 0
         self.kinds: Counter[str] = Counter()
-        self.listed = {
-            kind: TopRows(_worst_first if kind != SMALLER else _largest_first)
-            for kind in ("quarantined", "hash_changed", *_KINDS)
-        }
+        self.listed = {kind: TopRows(_worst_first if kind != SMALLER else _largest_first) for kind in FIGURES[:-3]}
         self.added, self.removed = TopRows(_test_id), TopRows(_test_id)
         self.flips: Counter[tuple[str, str]] = Counter()
         self.groups: dict[tuple[str, str], GroupChanges] = defaultdict(GroupChanges)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from pytest_packbench.cli import FAILED, FINE, UsageError
 from pytest_packbench.commands.paths import add_packs, add_root, write_file
 from pytest_packbench.model.errors import describe_error
-from pytest_packbench.runs.folder import OUTPUT, find_run_source
+from pytest_packbench.runs.folder import NO_VERDICT, OUTPUT, find_run_source
 
 if TYPE_CHECKING:
     import argparse
@@ -62,8 +62,7 @@ def run(arguments: argparse.Namespace) -> int:
     baseline = open_run(paths[0], complete=current.complete)
     if arguments.html is not None:
         if paths[1].suffix == ".jsonl":
-            problem = "records do not say what a run came to; expected the folder of a run"
-            raise UsageError(f"--html: {paths[1]}: {problem}")
+            raise UsageError(f"--html: {paths[1]}: {NO_VERDICT}")
         baseline, current = baseline.read(), current.read()
     different = "; ".join(differences(baseline.run, current.run))
     if different and not arguments.force:

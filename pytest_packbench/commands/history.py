@@ -239,15 +239,15 @@ def _change_object(step: Step) -> dict[str, Any]:
 
 
 def _trend_section(suite: str, kind: Kind, of: Sequence[EarlierRun], trend: Mapping[str, Any]) -> Section:
-    changed, steps = [*trend["flaky"], *trend["changed_once"]], [run["change"] for run in trend["runs"]]
-    breaks = [f"{_SIGNS['rules changed']} " if (step or {}).get("rules") else "" for step in steps]
+    changed = [*trend["flaky"], *trend["changed_once"]]
+    breaks = [f"{_SIGNS['rules changed']} " if (run["change"] or {}).get("rules") else "" for run in trend["runs"]]
     rows = []
     for each in changed[:_MAX_CHANGED]:
         signs = [_SIGNS[verdict or "not in the run"] for verdict in each["verdicts"]]
         rows.append((each["test_id"], each["changes"], " ".join(map("".join, zip(breaks, signs, strict=True)))))
     head = ("case", "changes", "verdicts, oldest first")
     table = Table("", head, rows, len(changed), "--format json names all")
-    runs = trend_table("", [run.point for run in of], steps, [run.broken for run in of])
+    runs = trend_table("", [run.point for run in of], trend["runs"])
     unexplained = Section("Verdicts that changed without a cause", [Text(_CHANGED if rows else ""), table])
     return Section(f"Runs of {suite}", [Text(f"Like runs: {kind}."), runs, unexplained])
 

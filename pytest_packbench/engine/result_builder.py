@@ -127,6 +127,11 @@ class Trial(NamedTuple):
     attempt: AttemptState | None = None
     rows: Sequence[Comparison] = ()
 
+    @property
+    def failure(self) -> Failure | None:
+        """Why the attempt has no result; None if it has one, and where `attempt` is None."""
+        return None if self.attempt is None else self.attempt.failure
+
 
 def ended_attempt(case_ref: CaseRef, state: AttemptState) -> EndedAttempt:
     """Return an attempt that has ended without a failure, as it is stored until it is scored."""

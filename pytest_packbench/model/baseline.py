@@ -8,7 +8,7 @@ from pydantic import Field, StrictBool, model_validator
 
 from pytest_packbench.model.case import CurrentVersion, Fraction, ListOf, StrictModel, misfit
 from pytest_packbench.model.run import SUITE_NAME
-from pytest_packbench.model.score import COUNTED, Count, Verdict
+from pytest_packbench.model.score import COUNTED, NO_SCORE, Count, Verdict
 
 BASELINE_VERSION = 1
 _Digest = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
@@ -38,7 +38,7 @@ class BaselineCase(StrictModel):
     @model_validator(mode="after")
     def _score_fits_the_verdict(self) -> Self:
         if self.score is None and self.verdict in COUNTED:
-            raise misfit(f"the score is missing, but the verdict is {self.verdict}", "a score")
+            raise misfit(f"{NO_SCORE} {self.verdict}", "a score")
         if self.score is not None and self.verdict in {"error", "not_run"}:
             raise misfit(f"the score is {self.score:g}, but the verdict is {self.verdict}", "no score")
         return self

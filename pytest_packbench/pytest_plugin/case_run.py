@@ -44,7 +44,7 @@ from pytest_packbench.pytest_plugin.explain import (
 from pytest_packbench.reports.terminal import printable
 
 if TYPE_CHECKING:
-    from collections.abc import Generator, Iterator, Mapping, Sequence
+    from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
     from pathlib import Path
 
     from pytest_packbench.engine.attempt import AttemptState
@@ -384,8 +384,7 @@ class CaseRun(ItemRun):
             trial = next(trial for trial in trials if self.is_broken(trial.result))
             self.explanation = explain_error(self, trial)
             # an earlier session made an attempt that is kept
-            failure = trial.attempt.failure if trial.attempt is not None else None
-            self._stop_unscored(trial.result, failure.raised if failure is not None else None)
+            self._stop_unscored(trial.result, None if trial.failure is None else trial.failure.raised)
         self._stop_unscored(result)
         if result.score.verdict == "failed":
             self.rows = worst_trial(trials).rows
@@ -472,6 +471,16 @@ def file_run(item: pytest.Item) -> CaseRun | None:
     """Return the case of an item of a case file; None for others, and for marked tests, which make their attempt."""
     run = run_of(item)
     return run if run is not None and not run.test_function else None
+
+
+def runs_of(items: Iterable[pytest.Item]) -> list[CaseRun]:
+    """Return the cases of items, without those that have none."""
+    return [run for item in items if (run := run_of(item)) is not None]
+
+
+def file_runs(items: Iterable[pytest.Item]) -> list[CaseRun]:
+    """Return the cases of items of case files, as `file_run` does."""
+    return [run for run in runs_of(items) if not run.test_function]
 
 
 def item_run(item: pytest.Item) -> ItemRun | None:

@@ -138,7 +138,7 @@ def show_difference(item: pytest.Item, rows: Iterable[Comparison]) -> None:
 
 def explain_error(run: CaseRun, trial: Trial) -> str:
     """Explain a case that ended in an error."""
-    failure = trial.attempt.failure if trial.attempt is not None else None
+    failure = trial.failure
     details = failure.details if failure is not None else ()
     is_mismatch = failure is not None and failure.kind == "cassette_mismatch"
     heading = {"heading": "recorded and current request:"} if is_mismatch else {}

@@ -28,6 +28,7 @@ from pytest_packbench.pytest_plugin.case_run import (
     CaseRun,
     decode_report,
     run_of,
+    runs_of,
     uncollected_case_ref,
 )
 from pytest_packbench.pytest_plugin.collection import marks_of
@@ -327,7 +328,7 @@ class MarkedTests:
 
     def pytest_collection_finish(self, session: pytest.Session) -> None:
         """Refuse a case that is run twice."""
-        _refuse_doubles([run for item in session.items if (run := run_of(item)) is not None])
+        _refuse_doubles(runs_of(session.items))
 
     def pytest_report_collectionfinish(self, items: Sequence[pytest.Item]) -> list[str]:
         """List the suites of marked tests, which were not known when the header was written."""

@@ -454,21 +454,19 @@ def refusals_table(statistics: Statistics) -> Table:
     return Table("Refusals", ("expected", "refused", "answered"), rows, numbers=(1, 2))
 
 
-def trend_table(
-    title: str, points: Sequence[TrendPoint], changes: Sequence[Mapping[str, Any] | None], broken: Sequence[int] = ()
-) -> Table:
+def trend_table(title: str, points: Sequence[TrendPoint], known: Iterable[Mapping[str, Any]]) -> Table:
     """Return what like runs came to, and what changed from each to the next.
 
     Args:
         title: what the table shows.
         points: the runs, oldest first.
-        changes: what changed since the run before, as `TrendPoint.since` returns it, and in `cases` how many cases were
-            added, removed and so on, where that is known; None for the first.
-        broken: how many cases of each ended in an error, could not have failed, or did not run; empty if not known.
+        known: of each, `change`: what changed since the run before, as `TrendPoint.since` returns it, and in its
+            `cases` how many were added, removed and so on; and `broken`: how many cases ended in an error, could not
+            have failed, or did not run. What is not known may be left out or None.
     """
     rows = []
-    for point, change, unjudged in zip(points, changes, broken or [0] * len(points), strict=True):
-        rate, mean, rules, cases = map((change or {}).get, ("pass_rate", "mean_score", "rules", "cases"))
+    for point, more in zip(points, known, strict=True):
+        rate, mean, rules, cases = map((more.get("change") or {}).get, ("pass_rate", "mean_score", "rules", "cases"))
         since = [f"trend broken: {', '.join(rules)} changed"] if rules else []
         since += [
             f"{pluralize(count, 'case')} {how.replace('_', ' ')}" for how, count in (cases or {}).items() if count
@@ -479,7 +477,7 @@ def trend_table(
                 minute(point.run.finished_at),
                 verdict_cell(point.status),
                 f"{point.passed} of {point.judged}",
-                unjudged or None,
+                more.get("broken") or None,
                 format_percent(point.passed, point.judged),
                 format_interval(point.interval),
                 None if rate is None else f"{format_change(100 * rate, 1)} points",

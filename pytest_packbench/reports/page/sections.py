@@ -350,7 +350,9 @@ def _trend(page: RunPage) -> Iterator[Block]:
     own = " and this one" if len(points) > len(page.trend) else "; this one has only a part of the suite"
     yield Text(f"{earlier} of this suite with the same mode, target and model{own}. {_LINES}", css="intro")
     yield Markup(trend_svg(points))
-    table = trend_table("Runs, oldest first", points, [None, *(now.since(before) for before, now in pairwise(points))])
+    table = trend_table(
+        "Runs, oldest first", points, [{}, *({"change": now.since(old)} for old, now in pairwise(points))]
+    )
     yield Section("The same as a table", [table], folded=True)
 
 
