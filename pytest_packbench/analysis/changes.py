@@ -20,10 +20,10 @@ from pytest_packbench.analysis.counting import (
     by_case,
     cluster_facet,
     cluster_of,
+    differences,
     fold_case,
     groups_of,
     trials_rule_of,
-    trials_rule_text,
 )
 from pytest_packbench.analysis.formatting import format_mean
 from pytest_packbench.analysis.intervals import PairedMean, mcnemar_p_value, paired_mean
@@ -46,7 +46,6 @@ THRESHOLD = 0.05
 """Points of score by which a case has improved or regressed, as in the original harness."""
 SMALLER = "smaller_changes"
 _NOTHING_UNCHANGED = "no case is unchanged in both runs"
-_HASH = re.compile("[0-9a-f]{12,}")
 # an error is no improvement over a failure
 _BAD = tuple(verdict for verdict, effects in EFFECTS.items() if effects.loss)
 _CONDITION = re.compile(r"\s*(?P<name>[a-z_]+)\s*(?P<sign><=|>=|<|>)\s*(?P<bound>[+-]?(?:\d+\.?\d*|\.\d+))\s*")
@@ -480,34 +479,6 @@ def compare(
         for problem in problems:
             raise problem
     return comparison
-
-
-def differences(baseline: Run, current: Run) -> tuple[str, ...]:
-    """Describe the settings in which two runs differ so that their scores can't be compared."""
-    settings = {
-        "suite": (baseline.suite.removeprefix(BUNDLED), current.suite.removeprefix(BUNDLED)),
-        "mode": (baseline.mode, current.mode),
-        "pack": (f"{baseline.pack} {baseline.pack_version}", f"{current.pack} {current.pack_version}"),
-        "scoring rules": (baseline.suite_sha256, current.suite_sha256),
-        "trials rule": (_trials_rule(baseline), _trials_rule(current)),
-    }
-    return tuple(
-        f"{name}: {_short(before)!r} before, {_short(after)!r} now"
-        for name, (before, after) in settings.items()
-        if before != after
-    )
-
-
-def _short(value: str) -> str:
-    """Return a text, or the beginning of a hash."""
-    return value[:12] if _HASH.fullmatch(value) else value
-
-
-def _trials_rule(run: Run) -> str:
-    """Return the trials rule of a run in words; the mean is the same rule for one trial as for many."""
-    trials = run.settings.get("trials")
-    text = MEAN if not isinstance(trials, int) or trials == 1 else trials_rule_text(trials_rule_of(run))
-    return text if text == MEAN else f"{text} of {trials}"
 
 
 class ConditionError(ValueError):

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pydantic import ValidationError
 
-from pytest_packbench.analysis.counting import by_case, fold_case, trials_rule_of
+from pytest_packbench.analysis.counting import by_case, differences, fold_case, trials_rule_of
 from pytest_packbench.model.result import adapter
 from pytest_packbench.model.score import FIXTURE, Count, Share, Verdict
 from pytest_packbench.runs.folder import REPORT, StoredRunError, is_run_id
@@ -85,8 +85,6 @@ class TrendPoint(NamedTuple):
 
         If any of the rules, the pack and the trials changed, the figures can't be compared: None, as if not known.
         """
-        from pytest_packbench.analysis.changes import differences
-
         # each text begins with what differs
         rules = [text.partition(":")[0] for text in differences(before.run, self.run)]
         figures = ((before.rate, self.rate), (before.mean_score, self.mean_score))

@@ -50,7 +50,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Compare, write the page, and return 1 if a condition of `--fail-on` is true."""
-    from pytest_packbench.analysis.changes import compare, differences
+    from pytest_packbench.analysis.changes import compare
+    from pytest_packbench.analysis.counting import differences
     from pytest_packbench.reports.blocks import figure_tables, text
     from pytest_packbench.reports.diff import comparison_headline, diff_markdown
     from pytest_packbench.reports.terminal import printable

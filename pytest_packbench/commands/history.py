@@ -117,8 +117,7 @@ def run(arguments: argparse.Namespace) -> int:
     # each table is as long as was asked for
     text = aligned(markdown(blocks, level=2, max_rows=sys.maxsize))
     if arguments.format == "json":
-        text = json.dumps({"version": _VERSION, "suite": suite, **document}, ensure_ascii=False)
-        text = printable_json(text)
+        text = printable_json(json.dumps({"version": _VERSION, "suite": suite, **document}, ensure_ascii=False))
     # answers of models may contain what can't be encoded
     sys.stdout.flush()
     sys.stdout.buffer.write(f"{text}\n".encode("utf-8", "backslashreplace"))
