@@ -9,7 +9,7 @@ from pydantic import BaseModel
 
 from pytest_packbench.cases.load import check_case, read_suite
 from pytest_packbench.cases.suites import FoundSuite, bundled_root, find_suites
-from pytest_packbench.model.errors import CaseError, Problem, SuiteError, suggestion
+from pytest_packbench.model.errors import CaseError, Problem, SuiteError, single_spaced, suggestion
 from pytest_packbench.model.run import BUNDLED
 from pytest_packbench.model.score import UNREADABLE, ResultError, Score
 from pytest_packbench.model.suite import CONFIG_NAME
@@ -86,7 +86,7 @@ def score(
     try:
         outcome = bound.read(payload)
     except ResultError as error:
-        reason = " ".join(f"the target's result can't be read: {error}".split())
+        reason = single_spaced(f"the target's result can't be read: {error}")
         return bound.unread(model, UNREADABLE, reason, rules)
     if outcome.breakdown is not None:
         message = f"the target reports a failure: {outcome.breakdown.kind}: {outcome.breakdown.message}"

@@ -259,56 +259,27 @@ def __dir__() -> list[str]:
     return [name for name in globals() if name.startswith(("pytest_", "packbench_"))]
 
 
-JSON_REPORT = "pytest_jsonreport"
-"""The name of the plugin of pytest-json-report."""
 _HTML_PLUS = "pytest_html_plus"
 
 
-class JsonReportSubstitute:
-    """Takes the place of pytest-json-report where pytest-html-plus has its option `--json-report`.
-
-    Our reports use the class of pytest-json-report all the same.
-    """
-
-    @pytest.fixture
-    def json_metadata(self, request: pytest.FixtureRequest) -> Any:
-        """The fixture of pytest-json-report, with what a test adds to its report."""
-        return getattr(request.node, "_json_report_extra", {}).setdefault("metadata", {})
-
-
-def _resolve_json_report(parser: pytest.Parser, manager: pytest.PytestPluginManager) -> None:
-    """Leave the option `--json-report` to pytest-html-plus: pytest ends if pytest-json-report adds it, too."""
-    if not manager.hasplugin(_HTML_PLUS):
-        site = os.path.dirname(os.path.dirname(pytest.__file__))  # noqa: PTH120 - as above
-        # a look at the metadata of all packages takes 1 ms
-        if not os.path.isdir(f"{site}/{_HTML_PLUS}"):  # noqa: PTH112 - as above
-            return
-        off = os.environ.get("PYTEST_DISABLE_PLUGIN_AUTOLOAD") or "--disable-plugin-autoload" in sys.argv
-        if off or manager.is_blocked(_HTML_PLUS):
-            return
-    if manager.is_blocked(JSON_REPORT):
-        return
-    registered = manager.getplugin(JSON_REPORT)
-    if registered is not None:
-        manager.unregister(registered)
-        _remove_options(parser.getgroup("jsonreport"))
-    manager.register(JsonReportSubstitute(), JSON_REPORT)
-
-
-def _remove_options(group: Any) -> None:
-    """Remove the options of a group; pytest has no function for it."""
-    # from pytest 9 on, argparse has them already
-    actions = getattr(group, "_arggroup", None)
-    if actions is not None:
-        for name in [name for option in group.options for name in option.names()]:
-            action = actions._option_string_actions[name]  # noqa: SLF001 - as above
-            actions._handle_conflict_resolve(None, [(name, action)])  # noqa: SLF001 - as above
-    group.options.clear()
+def _has_html_plus(manager: pytest.PytestPluginManager) -> bool:
+    """Return whether pytest-html-plus is in use or will be."""
+    if manager.hasplugin(_HTML_PLUS):
+        return True
+    site = os.path.dirname(os.path.dirname(pytest.__file__))  # noqa: PTH120 - as above
+    # a look at the metadata of all packages takes 1 ms
+    if not os.path.isdir(f"{site}/{_HTML_PLUS}"):  # noqa: PTH112 - as above
+        return False
+    off = os.environ.get("PYTEST_DISABLE_PLUGIN_AUTOLOAD") or "--disable-plugin-autoload" in sys.argv
+    return not (off or manager.is_blocked(_HTML_PLUS))
 
 
 def pytest_addoption(parser: pytest.Parser, pluginmanager: pytest.PytestPluginManager) -> None:
     """Register the options and their ini keys."""
-    _resolve_json_report(parser, pluginmanager)
+    if _has_html_plus(pluginmanager):
+        from pytest_packbench.pytest_plugin.json_report import leave_option
+
+        leave_option(parser, pluginmanager)
     group = parser.getgroup("packbench", "benchmark cases as tests (packbench)")
     # imports no pack
     from pytest_packbench.packs import TARGET_FILES

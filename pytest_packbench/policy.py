@@ -35,7 +35,7 @@ from pytest_packbench.cases.recordings import recording_key, recordings_in
 from pytest_packbench.cases.suites import find_suites, suite_names
 from pytest_packbench.files import LIMITS, RECORDING, read_regular
 from pytest_packbench.model.case import canonical_sha256
-from pytest_packbench.model.errors import json_pointer, pluralize
+from pytest_packbench.model.errors import json_pointer, pluralize, single_spaced
 from pytest_packbench.model.gate import CHANGES
 from pytest_packbench.model.policy import (
     CHANGES_NAME,
@@ -223,7 +223,7 @@ def compare_policy(  # noqa: PLR0917 - the last two are known to a run only
                 now |= {"cases": here["cases"], "recordings": recordings}
             changes, problems = allow([*policy_changes(old, now), *more], allowed)
     except (ValueError, OSError) as error:
-        return PolicyOutcome(base.label, problems=(" ".join(str(error).split()),))
+        return PolicyOutcome(base.label, problems=(single_spaced(str(error)),))
     except (TypeError, AttributeError, KeyError) as error:
         # what a run stored is a file, which may have been changed
         problem = f"the acceptance policy of {base.label} can't be compared ({type(error).__name__})"

@@ -20,11 +20,11 @@ from pytest_packbench.analysis.counting import (
     MEAN,
     by_case,
     cluster_facet,
+    differences,
     fold_case,
     groups_of,
     in_order,
     trials_rule_of,
-    trials_rule_text,
 )
 from pytest_packbench.analysis.formatting import format_mean
 from pytest_packbench.analysis.intervals import PairedMean, mcnemar_p_value, paired_mean
@@ -47,7 +47,6 @@ THRESHOLD = 0.05
 """Points of score by which a case has improved or regressed, as in the original harness."""
 SMALLER = "smaller_changes"
 _NOTHING_UNCHANGED = "no case is unchanged in both runs"
-_HASH = re.compile("[0-9a-f]{12,}")
 # an error is no improvement over a failure
 _BAD = tuple(verdict for verdict, effects in EFFECTS.items() if effects.loss)
 _CONDITION = re.compile(r"\s*(?P<name>[a-z_]+)\s*(?P<sign><=|>=|<|>)\s*(?P<bound>[+-]?(?:\d+\.?\d*|\.\d+))\s*")
@@ -106,8 +105,12 @@ class Change(NamedTuple):
 
     @property
     def kinds(self) -> list[str]:
-        """The kinds of change; an edited case is another case, so that it is of `hash_changed` alone."""
-        return ["hash_changed"] if self.edited else [kind for kind, applies in _KINDS.items() if applies(self)]
+        """The kinds of change, first the one under which it is listed.
+
+        An edited case is another case, so that it is of no kind of `_KINDS`.
+        """
+        kinds = ["hash_changed"] if self.edited else [kind for kind, applies in _KINDS.items() if applies(self)]
+        return ["quarantined", *kinds] if self.quarantined else kinds
 
 
 def _is_new_failure(before: str, after: str) -> bool:
@@ -120,35 +123,18 @@ def _is_fixed(before: str, after: str) -> bool:
 
 
 _KINDS: dict[str, Callable[[Change], bool]] = {
-    "improved": lambda change: change.delta is not None and change.delta >= THRESHOLD - TOLERANCE,
-    "regressed": lambda change: change.delta is not None and change.delta <= TOLERANCE - THRESHOLD,
     "new_failures": lambda change: _is_new_failure(*change.verdicts),
+    "regressed": lambda change: change.delta is not None and change.delta <= TOLERANCE - THRESHOLD,
     "fixed": lambda change: _is_fixed(*change.verdicts),
     "verdict_changed": lambda change: len({*change.verdicts}) > 1,
+    "improved": lambda change: change.delta is not None and change.delta >= THRESHOLD - TOLERANCE,
     SMALLER: lambda change: change.delta is not None and TOLERANCE < abs(change.delta) < THRESHOLD - TOLERANCE,
 }
-LISTED = ("quarantined", "hash_changed", "new_failures", "regressed", "fixed", "verdict_changed", "improved", SMALLER)
-"""The kinds under which a comparison lists a case once: the first that applies."""
-FIGURES = (*_KINDS, "hash_changed", "quarantined", "added", "removed", "mean")
+FIGURES = (
+    *("improved", "regressed", "new_failures", "fixed", "verdict_changed", SMALLER),
+    *("hash_changed", "quarantined", "added", "removed", "mean"),
+)
 """The figures that a condition may name."""
-_WORDS = {
-    "changed": "hash_changed",
-    "new_failure": "new_failures",
-    "recovered": "fixed",
-    "regressed": "regressed",
-    "improved": "improved",
-}
-
-
-def change_of(before: Result, after: Result) -> str:
-    """Return how a case has changed since an earlier run, one result for each.
-
-    Returns:
-        `changed` if the case was edited or judged by another judge, else the first of `new_failure`, `recovered`,
-        `regressed` and `improved` that is true, else `same`.
-    """
-    kinds = Change(before, after).kinds
-    return next((word for word, kind in _WORDS.items() if kind in kinds), "same")
 
 
 def _worst_first(change: Change) -> tuple[float, str]:
@@ -240,7 +226,7 @@ class Comparison:
         left_out: how many were edited or judged by another judge, and are not quarantined.
         unscored: how many of the new failures in `listed` have no score now, because they were not judged.
         kinds: number of cases by kind of change; a case may be of several.
-        listed: the cases that have changed, each once, under the first kind of `LISTED` that applies.
+        listed: the cases that have changed and are in both runs, each once, under the first of its kinds.
         added: the cases that only the run has, by test id.
         removed: those that only the baseline has, by test id.
         flips: number of unchanged cases by verdict before and now; all statistics are over these.
@@ -266,7 +252,7 @@ class Comparison:
         self.committed = baseline.attempts is not None
         self.common = self.left_out = self.unscored = 0
         self.kinds: Counter[str] = Counter()
-        self.listed = {kind: TopRows(_worst_first if kind != SMALLER else _largest_first) for kind in LISTED}
+        self.listed = {kind: TopRows(_worst_first if kind != SMALLER else _largest_first) for kind in FIGURES[:-3]}
         self.added, self.removed = TopRows(_test_id), TopRows(_test_id)
         self.flips: Counter[tuple[str, str]] = Counter()
         self.groups: dict[tuple[str, str], GroupChanges] = defaultdict(GroupChanges)
@@ -328,12 +314,11 @@ class Comparison:
         self.common += 1
         kinds = change.kinds
         self.kinds.update(kinds)
-        first = "quarantined" if change.quarantined else next((kind for kind in LISTED if kind in kinds), None)
-        if first is not None:
+        for first in kinds[:1]:
             self.listed[first].add(Change(*map(without_record, change)))
             self.unscored += first == "new_failures" and change.scores[1] is None
+            self.left_out += first == "hash_changed"
         if "hash_changed" in kinds:
-            self.left_out += not change.quarantined
             return
         self.flips[change.verdicts] += 1
         # the groups of a case that can't be read now are those it had
@@ -403,12 +388,9 @@ class Comparison:
         return "; ".join(self.differences) or ("" if self.unchanged else _NOTHING_UNCHANGED)
 
     def counts(self) -> dict[str, int]:
-        """Return the number of cases of each kind of change, and of those quarantined now, added and removed."""
-        return {kind: self.kinds[kind] for kind in (*_KINDS, "hash_changed")} | {
-            "quarantined": self.listed["quarantined"].count,
-            "added": self.added.count,
-            "removed": self.removed.count,
-        }
+        """Return the number of cases of each kind of change, and of those added and removed."""
+        ends = {"added": self.added.count, "removed": self.removed.count}
+        return {name: ends.get(name, self.kinds[name]) for name in FIGURES[:-1]}
 
     def figures(self) -> dict[str, float]:
         """Return the figures that a condition may name: `counts`, and `mean` in points of score.
@@ -502,34 +484,6 @@ def compare(
         for problem in problems:
             raise problem
     return comparison
-
-
-def differences(baseline: Run, current: Run) -> tuple[str, ...]:
-    """Describe the settings in which two runs differ so that their scores can't be compared."""
-    settings = {
-        "suite": (baseline.suite.removeprefix(BUNDLED), current.suite.removeprefix(BUNDLED)),
-        "mode": (baseline.mode, current.mode),
-        "pack": (f"{baseline.pack} {baseline.pack_version}", f"{current.pack} {current.pack_version}"),
-        "scoring rules": (baseline.suite_sha256, current.suite_sha256),
-        "trials rule": (_trials_rule(baseline), _trials_rule(current)),
-    }
-    return tuple(
-        f"{name}: {_short(before)!r} before, {_short(after)!r} now"
-        for name, (before, after) in settings.items()
-        if before != after
-    )
-
-
-def _short(value: str) -> str:
-    """Return a text, or the beginning of a hash."""
-    return value[:12] if _HASH.fullmatch(value) else value
-
-
-def _trials_rule(run: Run) -> str:
-    """Return the trials rule of a run in words; the mean is the same rule for one trial as for many."""
-    trials = run.settings.get("trials")
-    text = MEAN if not isinstance(trials, int) or trials == 1 else trials_rule_text(trials_rule_of(run))
-    return text if text == MEAN else f"{text} of {trials}"
 
 
 class ConditionError(ValueError):

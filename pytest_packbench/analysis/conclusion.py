@@ -15,7 +15,7 @@ from pytest_packbench.analysis.counting import (
     dependence_note,
     trials_rule_of,
 )
-from pytest_packbench.analysis.formatting import format_interval, format_percent
+from pytest_packbench.analysis.formatting import capitalized, format_interval, format_percent
 from pytest_packbench.analysis.gates import GateJudge, deferred
 from pytest_packbench.analysis.listing import Listing, name_some
 from pytest_packbench.model.errors import pluralize
@@ -100,6 +100,11 @@ class Conclusion:
     paired_figures: Sequence[Figure] = ()
     stored_status: str = ""
     times: Times | None = None
+
+    @property
+    def compared(self) -> Comparison | None:
+        """The comparison with its baseline, if it says anything."""
+        return None if self.baseline is None else self.baseline.compared
 
     @property
     def all_figures(self) -> tuple[Figure, ...]:
@@ -318,7 +323,7 @@ def run_verdict(conclusion: Conclusion) -> RunVerdict:
         counted = "NOTHING MEASURED"
     if vacuous:
         counted += f", {vacuous} of {pluralize(overall.n + vacuous, 'case')} vacuous"
-    sentences = [f"{_capitalized('; '.join(reasons or [_success(conclusion), *_unnoticed(conclusion)]))}."]
+    sentences = [f"{capitalized('; '.join(reasons or [_success(conclusion), *_unnoticed(conclusion)]))}."]
     if run.partial:
         sentences.append(f"The run is incomplete: {run.partial}.")
     if stored and stored != computed:
@@ -445,8 +450,8 @@ def _passed_gates(gates: Sequence[GateResult]) -> str:
 
 def _unnoticed(conclusion: Conclusion) -> Iterator[str]:
     """Yield what is worse than in the baseline although the run passes: no gate and no condition asks for it."""
-    comparison = None if conclusion.baseline is None else conclusion.baseline.compared
-    failing = 0 if comparison is None else comparison.listed["new_failures"].count
+    compared = conclusion.compared
+    failing = 0 if compared is None else compared.listed["new_failures"].count
     if failing:
         yield f"{pluralize(failing, 'new failure')} since the baseline"
 
@@ -460,10 +465,6 @@ def _unproven(gates: Sequence[GateResult]) -> str:
 def _ran_target(run: Run) -> bool:
     """Whether the target ran in fixture mode, rather than being replayed as a whole."""
     return not run.target.startswith(_REPLAYED_WHOLE) or bool(run.settings.get(PROGRAM_RUNS))
-
-
-def _capitalized(text: str) -> str:
-    return text[:1].upper() + text[1:]
 
 
 def _origin_of_answers(run: Run, statistics: Statistics) -> str:

@@ -8,6 +8,7 @@ one attack paired with many tasks, form a cluster: the run's settings name the f
 from __future__ import annotations
 
 import math
+import re
 from collections import Counter, defaultdict
 from dataclasses import replace
 from itertools import groupby
@@ -20,7 +21,7 @@ from pytest_packbench.model.errors import pluralize
 from pytest_packbench.model.metric import AUTHORED, EXPOSURE, GENERAL_METRICS, MEAN_SCORE, Profile
 from pytest_packbench.model.report import Depth, Exposure, Group, PassAt, Refusals, Totals, TrialFigures
 from pytest_packbench.model.result import Result, values_of
-from pytest_packbench.model.run import CLUSTER_SETTING
+from pytest_packbench.model.run import BUNDLED, CLUSTER_SETTING
 from pytest_packbench.model.score import FIXTURE, QUARANTINE, TOLERANCE, VERDICTS
 
 if TYPE_CHECKING:
@@ -567,3 +568,34 @@ def dependence_note(cases: int, clusters: int, facet: str) -> str:
         return ""
     shared = pluralize(clusters, facet_words(facet))
     return f"{pluralize(cases, 'case')} share {shared}: not independent, so the uncertainty is larger than shown"
+
+
+_HASH = re.compile("[0-9a-f]{12,}")
+
+
+def differences(baseline: Run, current: Run) -> tuple[str, ...]:
+    """Describe the settings in which two runs differ so that their scores can't be compared."""
+    settings = {
+        "suite": (baseline.suite.removeprefix(BUNDLED), current.suite.removeprefix(BUNDLED)),
+        "mode": (baseline.mode, current.mode),
+        "pack": (f"{baseline.pack} {baseline.pack_version}", f"{current.pack} {current.pack_version}"),
+        "scoring rules": (baseline.suite_sha256, current.suite_sha256),
+        "trials rule": (_trials_rule(baseline), _trials_rule(current)),
+    }
+    return tuple(
+        f"{name}: {_short_hash(before)!r} before, {_short_hash(after)!r} now"
+        for name, (before, after) in settings.items()
+        if before != after
+    )
+
+
+def _short_hash(value: str) -> str:
+    """Return a text, or the beginning of a hash."""
+    return value[:12] if _HASH.fullmatch(value) else value
+
+
+def _trials_rule(run: Run) -> str:
+    """Return the trials rule of a run in words; the mean is the same rule for one trial as for many."""
+    trials = run.settings.get("trials")
+    text = MEAN if not isinstance(trials, int) or trials == 1 else trials_rule_text(trials_rule_of(run))
+    return text if text == MEAN else f"{text} of {trials}"

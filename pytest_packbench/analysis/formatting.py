@@ -24,6 +24,11 @@ _MINUTE = 60_000
 _MANY_SECONDS = 120_000
 
 
+def capitalized(text: str) -> str:
+    """Return a text with a capital letter at its start; the others stay as they are."""
+    return text[:1].upper() + text[1:]
+
+
 def format_percent(part: int, whole: int) -> str:
     """Return a share such as `95.8 %`; `100.0 %` and `0.0 %` mean exactly all and none, a dash that `whole` is 0."""
     return format_with_bounds(part / whole, as_percent=True)[0] if whole else DASH

@@ -10,7 +10,7 @@ from pytest_packbench.analysis.counting import ALL, dependence_note, groups_by
 from pytest_packbench.analysis.formatting import format_change, format_interval, format_with_bounds
 from pytest_packbench.analysis.intervals import exact_bound, wilson_interval
 from pytest_packbench.analysis.metrics import Bounds, ResultSums, arithmetic, line, measure
-from pytest_packbench.model.errors import pluralize
+from pytest_packbench.model.errors import first_of, pluralize
 from pytest_packbench.model.gate import CHANGE_METRICS, GateResult
 from pytest_packbench.model.metric import COMPLETENESS, GENERAL_METRICS, MEAN_SCORE
 from pytest_packbench.model.score import TOLERANCE
@@ -199,9 +199,9 @@ def _changed_cases(result: GateResult, group: GroupChanges) -> GateResult:
     changed = group.kinds["regressed" if result.metric == "regressions" else "new_failures"]
     count = changed.count
     passed = count <= (result.max or 0)
-    more = [f"and {count - _NAMED} more"] if count > _NAMED else []
     compared = f"{count} {'<=' if passed else '>'} max {result.max:g}"
-    parts = (f"{compared} over {pluralize(group.unchanged, 'case')} in both runs", *changed.first[:_NAMED], *more)
+    named = first_of(changed.first, _NAMED, count)
+    parts = (f"{compared} over {pluralize(group.unchanged, 'case')} in both runs", *named)
     text = line(result.subject, parts, passed=passed)
     return replace(result, passed=passed, observed=count, text=text)
 

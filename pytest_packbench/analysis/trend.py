@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from pytest_packbench.analysis.counting import by_case, fold_case, trials_rule_of
+from pytest_packbench.analysis.counting import by_case, differences, fold_case, trials_rule_of
 from pytest_packbench.model.score import FIXTURE
 from pytest_packbench.runs.folder import REPORT, StoredRunError, is_run_id
 from pytest_packbench.runs.metadata import MERGED_FROM
@@ -75,6 +75,17 @@ class TrendPoint(NamedTuple):
     def rate(self) -> float | None:
         """The pass rate; None if no case was judged."""
         return self.passed / self.judged if self.judged else None
+
+    def since(self, before: TrendPoint) -> dict[str, Any]:
+        """Return by how much `pass_rate` and `mean_score` changed since an earlier run, and which `rules` did.
+
+        If any of the rules, the pack and the trials changed, the figures can't be compared: None, as if not known.
+        """
+        # each text begins with what differs
+        rules = [text.partition(":")[0] for text in differences(before.run, self.run)]
+        figures = ((before.rate, self.rate), (before.mean_score, self.mean_score))
+        rate, mean = (None if rules or old is None or now is None else now - old for old, now in figures)
+        return {"pass_rate": rate, "mean_score": mean, "rules": rules}
 
 
 class EarlierRun(NamedTuple):

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import sys
-import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pytest_packbench.cli import FINE, UsageError
 from pytest_packbench.commands.paths import add_output, add_packs, add_root, suite_and_pack
-from pytest_packbench.model.errors import pluralize
+from pytest_packbench.model.errors import pluralize, single_spaced
 from pytest_packbench.model.suite import BASELINE_NAME
 
 if TYPE_CHECKING:
@@ -50,12 +49,12 @@ def run(arguments: argparse.Namespace) -> int:
 def _set(arguments: argparse.Namespace) -> Iterator[str]:
     from pytest_packbench.analysis.changes import committed_baseline, loosened
     from pytest_packbench.model.baseline import BaselineChange
-    from pytest_packbench.model.result import format_timestamp
+    from pytest_packbench.model.result import timestamp_now
     from pytest_packbench.runs.folder import find_run_folder
     from pytest_packbench.runs.reading import open_run
     from pytest_packbench.runs.writer import write_baseline
 
-    reason = " ".join((arguments.reason or "").split())
+    reason = single_spaced(arguments.reason or "")
     if not reason:
         raise UsageError("baseline set: expected --reason TEXT: why this run is the new baseline")
     name = Path(arguments.name)
@@ -73,7 +72,7 @@ def _set(arguments: argparse.Namespace) -> Iterator[str]:
         lines += loosened(before, stored)
         yield f"{pluralize(len(lines), 'point')} looser than the baseline of {history[-1].run_id if history else path}"
         yield from (f"  {line}" for line in lines)
-    now = format_timestamp(time.time_ns())
+    now = timestamp_now()
     change = BaselineChange(set_at=now, run_id=stored.run.run_id, reason=reason, loosened=len(lines))
     baseline = committed_baseline(stored.run, stored.results, [*history, change])
     write_baseline(path, baseline)
@@ -164,13 +163,13 @@ def _baseline(context: SuiteContext) -> CommittedBaseline:
     from pytest_packbench.analysis.changes import committed_baseline
     from pytest_packbench.cases.suites import suite_cases
     from pytest_packbench.model.baseline import BaselineChange
-    from pytest_packbench.model.result import format_timestamp
+    from pytest_packbench.model.result import timestamp_now
     from pytest_packbench.model.run import Run
     from pytest_packbench.runs.folder import new_run_id
 
     suite, run_id = context.suite, new_run_id()
     results = [_result(context, case, run_id) for case in suite_cases(suite, context.pack, str)]
-    now = format_timestamp(time.time_ns())
+    now = timestamp_now()
     run = Run(
         run_id=run_id,
         suite=suite.record_name,

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from pytest_packbench.cli import FAILED, FINE, UsageError
 from pytest_packbench.commands.paths import add_packs, add_root, write_file
 from pytest_packbench.model.errors import describe_error
-from pytest_packbench.runs.folder import OUTPUT, find_run_source
+from pytest_packbench.runs.folder import NO_VERDICT, OUTPUT, find_run_source
 
 if TYPE_CHECKING:
     import argparse
@@ -50,7 +50,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Compare, write the page, and return 1 if a condition of `--fail-on` is true."""
-    from pytest_packbench.analysis.changes import compare, differences
+    from pytest_packbench.analysis.changes import compare
+    from pytest_packbench.analysis.counting import differences
     from pytest_packbench.reports.blocks import figure_tables, text
     from pytest_packbench.reports.diff import comparison_headline, diff_markdown
     from pytest_packbench.reports.terminal import printable
@@ -62,8 +63,7 @@ def run(arguments: argparse.Namespace) -> int:
     baseline = open_run(paths[0], complete=current.complete)
     if arguments.html is not None:
         if paths[1].suffix == ".jsonl":
-            problem = "records do not say what a run came to; expected the folder of a run"
-            raise UsageError(f"--html: {paths[1]}: {problem}")
+            raise UsageError(f"--html: {paths[1]}: {NO_VERDICT}")
         baseline, current = baseline.read(), current.read()
     different = "; ".join(differences(baseline.run, current.run))
     if different and not arguments.force:

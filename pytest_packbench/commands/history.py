@@ -8,15 +8,17 @@ from collections import Counter
 from itertools import pairwise, starmap
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from pytest_packbench.analysis.changes import Change, differences
-from pytest_packbench.analysis.formatting import format_change, format_interval, format_mean, format_percent
+from pytest_packbench.analysis.changes import Change
+from pytest_packbench.analysis.formatting import format_mean
 from pytest_packbench.analysis.listing import name_some
-from pytest_packbench.analysis.trend import QUARANTINED, read_earlier, run_folders, verdict_of
+from pytest_packbench.analysis.trend import read_earlier, run_folders, verdict_of
 from pytest_packbench.cli import FINE, UsageError
 from pytest_packbench.commands.paths import add_output
 from pytest_packbench.model.errors import pluralize, suggestion
 from pytest_packbench.model.result import values_of
-from pytest_packbench.reports.blocks import Facts, Section, Table, Text, aligned, markdown
+from pytest_packbench.reports.blocks import SIGNS, Facts, Section, Table, Text, aligned, markdown
+from pytest_packbench.reports.plots import minute
+from pytest_packbench.reports.story import trend_table
 from pytest_packbench.reports.terminal import printable_json
 
 if TYPE_CHECKING:
@@ -33,17 +35,7 @@ if TYPE_CHECKING:
 
 _DEFAULT_LIMIT = 20
 _VERSION = 3
-_SIGNS = {
-    "passed": "✓",
-    "failed": "✗",
-    "error": "!",
-    "vacuous": "∅",
-    "known_hole": "○",
-    "not_run": "\N{EN DASH}",
-    QUARANTINED: "‖",
-    "not in the run": "·",
-    "rules changed": "/",
-}
+_SIGNS = {**SIGNS, "not in the run": "·", "rules changed": "/"}
 _LEGEND = ", ".join(f"{sign} {word.replace('_', ' ')}" for word, sign in _SIGNS.items())
 _CHANGED = (
     "The case, its recording and the rules are the same. A verdict that changed and changed back is that of a flaky "
@@ -52,10 +44,6 @@ _CHANGED = (
 )
 _MAX_CHANGED = 50
 _MAX_NAMED = 3
-_RUN_COLUMNS = (
-    *("run", "finished", "status", "passed", "broken", "pass rate", "95 % interval", "rate change", "mean score"),
-    *("mean change", "since the run before"),
-)
 _CASE_COLUMNS = ("run", "finished", "verdict", "score", "answer", "trials passed", "changed since the run before")
 _CASE_KEYS = ("kind", "answer", "case_sha256", "cassette_sha256", "judge")
 
@@ -66,14 +54,14 @@ class Step(NamedTuple):
     Attributes:
         before: the earlier run.
         now: the later one.
-        rules: what of the rules, the pack and the trials changed; if anything did, the figures can't be compared.
+        change: what changed of the rules and the figures, as `TrendPoint.since` returns it.
         causes: of each case in both runs what changed of the case itself: `case`, `judge` or `recording`, else nothing.
         flipped: the cases whose verdict changed although nothing else did.
     """
 
     before: EarlierRun
     now: EarlierRun
-    rules: Sequence[str]
+    change: Mapping[str, Any]
     causes: Mapping[str, str]
     flipped: Collection[str]
 
@@ -116,7 +104,7 @@ def run(arguments: argparse.Namespace) -> int:
         listed = others[::-1] if arguments.all else []
         objects = [_trend_object(*trend) for trend in trends.items()]
         document: dict[str, Any] = {"trends": objects, "others": listed}
-        blocks = [_trend_section(suite, *each) for each in zip(trends, objects, strict=True)]
+        blocks = [_trend_section(suite, *trend, each) for trend, each in zip(trends.items(), objects, strict=True)]
         blocks.append(Section("Runs in no trend", [Facts([(other["run"], other["trouble"]) for other in listed])]))
     else:
         test_id = _test_id(arguments.case, trends, parent)
@@ -129,8 +117,7 @@ def run(arguments: argparse.Namespace) -> int:
     # each table is as long as was asked for
     text = aligned(markdown(blocks, level=2, max_rows=sys.maxsize))
     if arguments.format == "json":
-        text = json.dumps({"version": _VERSION, "suite": suite, **document}, ensure_ascii=False)
-        text = printable_json(text)
+        text = printable_json(json.dumps({"version": _VERSION, "suite": suite, **document}, ensure_ascii=False))
     # answers of models may contain what can't be encoded
     sys.stdout.flush()
     sys.stdout.buffer.write(f"{text}\n".encode("utf-8", "backslashreplace"))
@@ -171,18 +158,17 @@ def _not_shown(hidden: Mapping[Kind, int], others: Sequence[str]) -> str:
 
 
 def _step(before: EarlierRun, now: EarlierRun) -> Step:
-    # each text begins with what differs
-    rules = [text.partition(":")[0] for text in differences(before.point.run, now.point.run)]
+    change = now.point.since(before.point)
     changes = [Change(case, now.cases[test_id]) for test_id, case in before.cases.items() if test_id in now.cases]
-    causes = {change.test_id: _cause(*change) for change in changes}
+    causes = {each.test_id: _cause(*each) for each in changes}
     flipped = [
-        change.test_id
-        for change in changes
-        if verdict_of(change.before) != verdict_of(change.after)
-        and change.before.case.case_sha256 is not None
-        and not (rules or causes[change.test_id])
+        each.test_id
+        for each in changes
+        if verdict_of(each.before) != verdict_of(each.after)
+        and each.before.case.case_sha256 is not None
+        and not (change["rules"] or causes[each.test_id])
     ]
-    return Step(before, now, rules, causes, flipped)
+    return Step(before, now, change, causes, flipped)
 
 
 def _cause(before: Result, now: Result) -> str:
@@ -241,9 +227,7 @@ def _run_object(now: EarlierRun, step: Step | None) -> dict[str, Any]:
 def _change_object(step: Step) -> dict[str, Any]:
     before, now, causes = step.before, step.now, Counter(step.causes.values())
     return {
-        "pass_rate": None if step.rules else _difference(before.point.rate, now.point.rate),
-        "mean_score": None if step.rules else _difference(before.point.mean_score, now.point.mean_score),
-        "rules": step.rules,
+        **step.change,
         "cases": {
             "added": len(now.cases.keys() - before.cases.keys()),
             "removed": len(before.cases.keys() - now.cases.keys()),
@@ -253,11 +237,7 @@ def _change_object(step: Step) -> dict[str, Any]:
     }
 
 
-def _difference(before: float | None, now: float | None) -> float | None:
-    return None if before is None or now is None else now - before
-
-
-def _trend_section(suite: str, kind: Kind, trend: Mapping[str, Any]) -> Section:
+def _trend_section(suite: str, kind: Kind, of: Sequence[EarlierRun], trend: Mapping[str, Any]) -> Section:
     changed = [*trend["flaky"], *trend["changed_once"]]
     breaks = [f"{_SIGNS['rules changed']} " if (run["change"] or {}).get("rules") else "" for run in trend["runs"]]
     rows = []
@@ -266,29 +246,9 @@ def _trend_section(suite: str, kind: Kind, trend: Mapping[str, Any]) -> Section:
         rows.append((each["test_id"], each["changes"], " ".join(map("".join, zip(breaks, signs, strict=True)))))
     head = ("case", "changes", "verdicts, oldest first")
     table = Table("", head, rows, len(changed), "--format json names all")
-    runs = Table("", _RUN_COLUMNS, list(map(_run_row, trend["runs"])))
+    runs = trend_table("", [run.point for run in of], trend["runs"])
     unexplained = Section("Verdicts that changed without a cause", [Text(_CHANGED if rows else ""), table])
     return Section(f"Runs of {suite}", [Text(f"Like runs: {kind}."), runs, unexplained])
-
-
-def _run_row(now: Mapping[str, Any]) -> Row:
-    step = now["change"] or {"pass_rate": None, "mean_score": None, "rules": (), "cases": {}}
-    rate, mean = step["pass_rate"], step["mean_score"]
-    changed = [f"trend broken: {', '.join(step['rules'])} changed"] if step["rules"] else []
-    changed += [f"{pluralize(count, 'case')} {how.replace('_', ' ')}" for how, count in step["cases"].items() if count]
-    return (
-        now["run"],
-        now["finished"],
-        now["status"],
-        f"{now['passed']} of {now['judged']}",
-        now["broken"] or None,
-        format_percent(now["passed"], now["judged"]),
-        format_interval(now["interval"]),
-        None if rate is None else f"{format_change(100 * rate, 1)} points",
-        format_mean(now["mean_score"]),
-        None if mean is None else format_change(mean),
-        "; ".join(changed),
-    )
 
 
 def _test_id(name: str, trends: Trends, parent: Path) -> str:
@@ -325,7 +285,7 @@ def _case_run(test_id: str, now: EarlierRun, step: Step | None) -> dict[str, Any
         **dict(zip(_CASE_KEYS, values_of(*_CASE_KEYS)(case), strict=True)),
         "passed": passed,
         "trials": trials,
-        "changed": [] if step is None else [*step.rules, *filter(None, [step.causes[test_id]])],
+        "changed": [] if step is None else [*step.change["rules"], *filter(None, [step.causes[test_id]])],
     }
 
 
@@ -340,7 +300,7 @@ def _case_section(suite: str, test_id: str, kind: Kind, trend: Mapping[str, Any]
 def _case_row(now: Mapping[str, Any]) -> Row:
     return (
         now["run"],
-        now["finished"],
+        minute(now["finished"]),
         f"{now['verdict']} ({now['kind']})" if now["kind"] else now["verdict"],
         format_mean(now["score"]),
         now["answer"],

@@ -18,7 +18,7 @@ from pytest_packbench.commands.paths import add_root, command_lines, packs_for_o
 from pytest_packbench.files import RECORDING, encode_utf8, read_regular, replace_atomic, write_atomic
 from pytest_packbench.model.authoring import CaseDraft, SourceDoubt, SourceFlaw, SourceRemark
 from pytest_packbench.model.case import canonical_sha256
-from pytest_packbench.model.errors import CaseError, CassetteError, Problem, pluralize
+from pytest_packbench.model.errors import CaseError, CassetteError, Problem, first_of, pluralize, single_spaced
 from pytest_packbench.model.suite import CONFIG_NAME, FIXTURES
 from pytest_packbench.reports.terminal import printable
 from pytest_packbench.runs.folder import DRAFTS
@@ -73,7 +73,7 @@ def _import_among_others(arguments: argparse.Namespace) -> int:
     try:
         return _import(arguments)
     except (UsageError, ValueError, OSError) as error:
-        sys.stdout.write(printable(_in_one_line(f"{arguments.suite}: {error}")) + "\n")
+        sys.stdout.write(printable(single_spaced(f"{arguments.suite}: {error}")) + "\n")
         return UNUSABLE
 
 
@@ -143,20 +143,15 @@ class _Summary:
             entries = self.others[kind]
             if entries:
                 yield f"{len(entries):,} {noun if len(entries) == 1 else plural} {what}:"
-            yield from (f"  {_in_one_line(f'{entry.place}: {entry.message}')}" for entry in entries[:_MAX_LISTED])
-            if len(entries) > _MAX_LISTED:
-                yield f"  and {len(entries) - _MAX_LISTED} more"
-
-
-def _in_one_line(text: str) -> str:
-    return " ".join(text.split())
+            listed = [single_spaced(f"{entry.place}: {entry.message}") for entry in entries]
+            yield from (f"  {line}" for line in first_of(listed, _MAX_LISTED))
 
 
 def _preview_lines(summary: _Summary, suite: Destination, *, is_usable: bool) -> Iterator[str]:
     yield from summary.lines(f"{suite.name}: ")
     case = summary.first
     if case is not None:
-        yield f"the first case, from {_in_one_line(case.place)}, for {case.path.as_posix()}:"
+        yield f"the first case, from {single_spaced(case.place)}, for {case.path.as_posix()}:"
         text = case.text.rstrip("\n")
         yield text if len(text) <= _MAX_TEXT else f"{text[:_MAX_TEXT]}… ({len(text) - _MAX_TEXT} more characters)"
         yield from (f"and the file {(suite.folder / name).as_posix()}" for name in suite.files)

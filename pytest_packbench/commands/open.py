@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from pytest_packbench.cli import FINE, UsageError
 from pytest_packbench.commands.paths import add_output, add_packs, add_root, rootdir_of, suite_and_pack, write_file
-from pytest_packbench.model.errors import describe_error
+from pytest_packbench.model.errors import describe_error, single_spaced
 from pytest_packbench.model.run import RECORD_PROMPTS
 from pytest_packbench.runs.folder import (
     LATEST,
@@ -234,7 +234,7 @@ def _project(run: Run, arguments: argparse.Namespace, notes: list[str]) -> tuple
     try:
         suite, pack = suite_and_pack(run.requested_suite, arguments, by_name=True)
     except (UsageError, ValueError, OSError) as error:
-        reason = " ".join(str(error).split())
+        reason = single_spaced(str(error))
         notes.append(f"The suite of this run can't be read, so the texts of its cases are missing: {reason}.")
         return None
     if (suite.sha256, pack.name, pack.version) != (run.suite_sha256, run.pack, run.pack_version):

@@ -114,7 +114,7 @@ def _write_html(arguments: argparse.Namespace) -> int:
     """Write a page of all runs, and return 1 if one of them failed."""
     from pytest_packbench.analysis.conclusion import run_verdict
     from pytest_packbench.commands.open import stored_page, write_pages
-    from pytest_packbench.runs.folder import find_run_folder
+    from pytest_packbench.runs.folder import NO_VERDICT, find_run_folder
     from pytest_packbench.runs.lines import STDIN
     from pytest_packbench.runs.reading import open_run
 
@@ -125,7 +125,7 @@ def _write_html(arguments: argparse.Namespace) -> int:
     for name in arguments.files:
         if name == STDIN or name.endswith(".jsonl"):
             source = "standard input" if name == STDIN else name
-            raise UsageError(f"--html: {source}: records do not say what a run came to; expected the folder of a run")
+            raise UsageError(f"--html: {source}: {NO_VERDICT}")
     folders = {folder.resolve(): folder for folder in map(find_run_folder, map(Path, arguments.files))}
     opened = (open_run(folder, complete=True) for folder in folders.values())
     pages = [stored_page(each, arguments.html, arguments) for each in opened]
@@ -202,6 +202,7 @@ def _stored_reports(sources: Iterable[RecordSource]) -> Iterator[Document]:
 
 def _controls_line(folder: Path, report: StoredRun) -> str:
     """Return how the controls of a run ended, with the ids of those that did not end as written."""
+    from pytest_packbench.analysis.listing import name_some
     from pytest_packbench.runs.folder import StoredRunError
     from pytest_packbench.runs.lines import controls_of_report
 
@@ -211,9 +212,8 @@ def _controls_line(folder: Path, report: StoredRun) -> str:
         return f"unknown: {error}"
     if tally is None:
         return ""
-    wrong = ", ".join(result.control for result in tally.wrong[:_MAX_WRONG])
-    more = " ..." if len(tally.wrong) > _MAX_WRONG else ""
-    return f"{tally.line()}; otherwise: {wrong}{more}" if wrong else tally.line()
+    wrong = name_some([result.control for result in tally.wrong[:_MAX_WRONG]], len(tally.wrong))
+    return f"{tally.line()}; otherwise: {wrong}" if wrong else tally.line()
 
 
 def _text(document: Document, output_format: str | None) -> str:

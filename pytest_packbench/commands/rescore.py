@@ -14,7 +14,7 @@ from pytest_packbench.commands.compare import add_fail_on, true_conditions
 from pytest_packbench.commands.paths import add_packs, add_root, suite_and_pack, write_file
 from pytest_packbench.model.errors import describe_error
 from pytest_packbench.model.score import UNREAD
-from pytest_packbench.runs.folder import PAYLOADS, StoredRunError, find_run_folder
+from pytest_packbench.runs.folder import LACKED, PAYLOADS, StoredRunError, find_run_folder
 
 if TYPE_CHECKING:
     import argparse
@@ -102,9 +102,8 @@ def rescored(
         again = was if loaded is None else _rescore(was, payload, loaded, context)
         # a target that returned nothing has no line; any other result must have one
         if payload is None and (again.score.verdict, again.score.score) != (was.score.verdict, was.score.score):
-            problem = f"the result of {was.case.test_id} is missing, but the run's report counts it"
             path = Path(stored.source).with_name(PAYLOADS)
-            raise StoredRunError(f"{path}: {problem}; restore the file from the run")
+            raise StoredRunError(f"{path}: the result of {was.case.test_id} {LACKED}")
         yield again
 
 

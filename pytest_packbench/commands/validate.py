@@ -30,6 +30,7 @@ from pytest_packbench.model.errors import (
     SuiteError,
     duplicate_id,
     pluralize,
+    single_spaced,
     suggestion,
 )
 from pytest_packbench.model.pack import names_checks
@@ -130,7 +131,7 @@ def _checked(file: Path, packs: Packs, *, strict: bool) -> tuple[str, bool]:
     try:
         return f"{shown}: {kind_of(file, packs, strict=strict)}", True
     except (ValueError, OSError) as error:
-        text = (error.strerror or str(error)) if isinstance(error, OSError) else " ".join(str(error).split())
+        text = (error.strerror or str(error)) if isinstance(error, OSError) else single_spaced(str(error))
     # most errors begin with the file, some with its absolute path
     text = text.replace(str(file.absolute()), shown, 1)
     return f"{text if text.startswith(shown) else f'{shown}: {text}'}: NOT VALID", False

@@ -33,9 +33,16 @@ from pytest_packbench.engine.recordings import (
 )
 from pytest_packbench.engine.targets import ProcessState, TimeLimit, release_pools, run_in_thread, timed_out
 from pytest_packbench.files import why_unreadable
-from pytest_packbench.model.errors import CassetteError, describe_error, error_text, first_problem, format_value
+from pytest_packbench.model.errors import (
+    CassetteError,
+    describe_error,
+    error_text,
+    first_problem,
+    format_value,
+    single_spaced,
+)
 from pytest_packbench.model.request import AnswerError, VerifyContext, VerifyRequest, WatchedContext
-from pytest_packbench.model.result import Attempt, EndedAttempt, adapter, format_timestamp
+from pytest_packbench.model.result import Attempt, EndedAttempt, adapter, timestamp_now
 from pytest_packbench.model.run import STUB
 from pytest_packbench.model.score import COUNTED, TRUNCATED, UNREADABLE, Outcome, ResultError, Score, judged
 from pytest_packbench.model.strict_json import NUMBERS
@@ -213,7 +220,7 @@ class AttemptState:
     def stop_clock(self) -> None:
         """Set the duration and the time of the end."""
         self.duration_ms = round((time.perf_counter_ns() - self.started_ns) / 1_000_000)
-        self.timestamp = format_timestamp(time.time_ns())
+        self.timestamp = timestamp_now()
 
 
 class Plain(NamedTuple):
@@ -291,7 +298,7 @@ def end(context: SuiteContext, loaded: LoadedCase, state: AttemptState) -> None:
         if violations:
             state.failure = Failure(kind="offline", message=violations[0])
     attribute(context, state)
-    state.timestamp = state.timestamp or format_timestamp(time.time_ns())
+    state.timestamp = state.timestamp or timestamp_now()
     if state.failure is None and context.options.mode == "record" and state.trial == 0:
         # settling it says why there is none
         with suppress(UnrecordableError):
@@ -322,7 +329,7 @@ def settle(context: SuiteContext, loaded: LoadedCase, state: AttemptState) -> At
 def redacted_failure(failure: Failure, redactor: Redactor, secrets: tuple[Found, ...] = ()) -> Failure:
     """Return a failure without secrets, its message in one line; it may quote the `secrets` of the result."""
     # redacted first: a secret may have several lines
-    message = " ".join(redactor.text(failure.message, secrets).split())
+    message = single_spaced(redactor.text(failure.message, secrets))
     details = redactor.text("\n".join(failure.details), secrets).splitlines() if failure.details else ()
     return replace(failure, message=message, details=tuple(details))
 
@@ -359,7 +366,7 @@ def score_payload(context: SuiteContext, loaded: LoadedCase, payload: Any, *, tr
     Returns:
         The attempt; with a failure instead of a score if there was an error.
     """
-    state = AttemptState(payload=payload, timestamp=format_timestamp(time.time_ns()), truncated=truncated)
+    state = AttemptState(payload=payload, timestamp=timestamp_now(), truncated=truncated)
     _run_steps(context, loaded, state, _read_and_score)
     if state.failure is not None:
         state.failure = redacted_failure(state.failure, context.redactor)
@@ -673,7 +680,7 @@ def _check_traffic(context: SuiteContext, loaded: LoadedCase, state: AttemptStat
 
 def _unread(state: AttemptState, reason: str) -> UnreadAnswer:
     """Return an unreadable answer; one without a result may be so because it was cut off."""
-    return UnreadAnswer(TRUNCATED if state.truncated else UNREADABLE, " ".join(reason.split()))
+    return UnreadAnswer(TRUNCATED if state.truncated else UNREADABLE, single_spaced(reason))
 
 
 def _find_secrets(context: SuiteContext, state: AttemptState) -> None:
@@ -704,7 +711,7 @@ def _check_exceptions(context: SuiteContext, state: AttemptState) -> None:
         term = TRUNCATED if answer.kind == _KINDS[TRUNCATED] else UNREADABLE
         # redacted first: a secret may have several lines, and the text is cut where it is shown
         reason, text = (context.redactor.text(part) for part in (error_text(answer), answer.text))
-        state.unread = UnreadAnswer(term, " ".join(reason.split()), text)
+        state.unread = UnreadAnswer(term, single_spaced(reason), text)
         return
     if raised is not None:
         message = f"the target raised {describe_error(raised)}"
@@ -767,7 +774,7 @@ def _excerpt(answer: object) -> str | None:
     if answer is None or answer == "":
         return None
     text = answer if isinstance(answer, str) else format_value(answer)
-    line = " ".join(text[: 4 * _MAX_ANSWER].encode("utf-8", "backslashreplace").decode().split())
+    line = single_spaced(text[: 4 * _MAX_ANSWER].encode("utf-8", "backslashreplace").decode())
     return line if len(line) <= _MAX_ANSWER and len(text) <= 4 * _MAX_ANSWER else f"{line[: _MAX_ANSWER - 3]}..."
 
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from pytest_packbench.engine.attempt import replay, score_payload
 from pytest_packbench.model.control import ControlEnd
-from pytest_packbench.model.errors import describe_error
+from pytest_packbench.model.errors import describe_error, single_spaced
 from pytest_packbench.model.run import CONTROL_OWNER
 
 if TYPE_CHECKING:
@@ -45,7 +45,7 @@ def end_of(context: SuiteContext, attempt: AttemptState) -> ControlEnd:
         raise
     except BaseException as error:  # noqa: BLE001 - a pack may be third-party code
         message = redact(f"the pack raised in decided_by: {describe_error(error)}")
-        return ControlEnd("error", kind="pack_error", message=" ".join(message.split()))
+        return ControlEnd("error", kind="pack_error", message=single_spaced(message))
     has_kind = score.verdict not in {"passed", "failed"}
     return ControlEnd(
         verdict=score.verdict,

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import platform
 import sys
-import time
 from contextlib import suppress
 from dataclasses import astuple, fields, replace
 from functools import cache
@@ -15,7 +14,7 @@ from pytest_packbench import __version__
 from pytest_packbench.cases.files import load_case
 from pytest_packbench.engine.attempt import AttemptState, Failure, redacted_failure, reject_answer, user_frames
 from pytest_packbench.engine.attribution import UNKNOWN
-from pytest_packbench.model.errors import CaseError, describe_error, surrogate_at
+from pytest_packbench.model.errors import CaseError, describe_error, single_spaced, surrogate_at
 from pytest_packbench.model.pack import Comparison, record_facts
 from pytest_packbench.model.record import EVAL_BACKENDS, RecordError, wire_record
 from pytest_packbench.model.result import (
@@ -27,7 +26,7 @@ from pytest_packbench.model.result import (
     CaseInfo,
     EndedAttempt,
     Result,
-    format_timestamp,
+    timestamp_now,
     with_score,
 )
 from pytest_packbench.model.run import CAPS
@@ -127,6 +126,11 @@ class Trial(NamedTuple):
     result: Result
     attempt: AttemptState | None = None
     rows: Sequence[Comparison] = ()
+
+    @property
+    def failure(self) -> Failure | None:
+        """Why the attempt has no result; None if it has one, and where `attempt` is None."""
+        return None if self.attempt is None else self.attempt.failure
 
 
 def ended_attempt(case_ref: CaseRef, state: AttemptState) -> EndedAttempt:
@@ -260,7 +264,7 @@ def unscored_result(
         raise
     except BaseException:  # noqa: BLE001 - a pack may be third-party code, and an error needs a result too
         case = case_ref.case
-    attempt = attempt or Attempt(trial=trial, timestamp=format_timestamp(time.time_ns()))
+    attempt = attempt or Attempt(trial=trial, timestamp=timestamp_now())
     return Result(case=case, attempt=attempt, score=Score(verdict=verdict, kind=kind, message=message))
 
 
@@ -336,7 +340,7 @@ def _shown_rows(rows: Sequence[Comparison]) -> tuple[str, str]:
         "; ".join(f"{name}{text}" for name, text in zip(names, column, strict=True))
         for column in ([row.expected for row in shown], [row.actual for row in shown])
     )
-    expected, actual = (" ".join(text[:_MAX_READ].split()) for text in texts)
+    expected, actual = (single_spaced(text[:_MAX_READ]) for text in texts)
     return _shortened(expected), _shortened(actual)
 
 

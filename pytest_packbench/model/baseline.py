@@ -8,7 +8,7 @@ from pydantic import Field, StrictBool, model_validator
 
 from pytest_packbench.model.case import CurrentVersion, Fraction, ListOf, StrictModel, misfit
 from pytest_packbench.model.run import SUITE_NAME
-from pytest_packbench.model.score import COUNTED, Verdict
+from pytest_packbench.model.score import COUNTED, NO_SCORE, Count, Verdict
 
 BASELINE_VERSION = 1
 _Digest = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
@@ -33,12 +33,12 @@ class BaselineCase(StrictModel):
     kind: str | None = None
     judge: str | None = None
     trials: Annotated[int, Field(ge=1)] = 1
-    passed: Annotated[int, Field(ge=0)] | None = None
+    passed: Count | None = None
 
     @model_validator(mode="after")
     def _score_fits_the_verdict(self) -> Self:
         if self.score is None and self.verdict in COUNTED:
-            raise misfit(f"the score is missing, but the verdict is {self.verdict}", "a score")
+            raise misfit(f"{NO_SCORE} {self.verdict}", "a score")
         if self.score is not None and self.verdict in {"error", "not_run"}:
             raise misfit(f"the score is {self.score:g}, but the verdict is {self.verdict}", "no score")
         return self
@@ -89,7 +89,7 @@ class BaselineChange(StrictModel):
     set_at: str
     run_id: str
     reason: Annotated[str, Field(min_length=1)]
-    loosened: Annotated[int, Field(ge=0)] = 0
+    loosened: Count = 0
 
 
 class CommittedBaseline(StrictModel):

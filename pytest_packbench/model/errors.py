@@ -91,7 +91,7 @@ class InputError(ValueError):
         self.problems = tuple(problems)
         first, *more = self.problems
         rest = f" (and {len(more)} more: {', '.join(p.pointer or '/' for p in more)})" if more else ""
-        super().__init__(escape_unprintable(" ".join(f"{source}: {first}{rest}".split())))
+        super().__init__(escape_unprintable(single_spaced(f"{source}: {first}{rest}")))
 
 
 class CaseError(InputError):
@@ -270,6 +270,17 @@ def model_in(annotation: object) -> type[BaseModel] | None:
     if isinstance(annotation, type) and issubclass(annotation, BaseModel):
         return annotation
     return next((model for part in get_args(annotation) if (model := model_in(part))), None)
+
+
+def single_spaced(text: str) -> str:
+    """Return a text with one space in place of all white space between its words."""
+    return " ".join(text.split())
+
+
+def first_of(lines: Sequence[str], limit: int, total: int = 0) -> list[str]:
+    """Return at most `limit` lines; one more counts the others, if there are any: of `total` lines in all, if more."""
+    hidden = max(len(lines), total) - limit
+    return [*lines[:limit], f"and {hidden:,} more"] if hidden > 0 else [*lines]
 
 
 def pluralize(number: int, noun: str) -> str:

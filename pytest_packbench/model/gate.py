@@ -54,8 +54,8 @@ class Gate(StrictModel):
     depth: Annotated[int, Field(ge=1)] | None = None
     confidence: Annotated[float, Field(ge=0.5, lt=1)] | None = None
     must_pass: ListOf[CaseId] = ()
-    max_regressions: Annotated[int, Field(ge=0)] | None = None
-    max_new_failures: Annotated[int, Field(ge=0)] | None = None
+    max_regressions: Count | None = None
+    max_new_failures: Count | None = None
     min_mean_change: Annotated[float, Field(ge=-1, le=1)] | None = None
 
     @property

@@ -10,7 +10,7 @@ from pydantic import Field, StringConstraints
 from typing_extensions import TypedDict
 
 from pytest_packbench.model.case import CaseId, ListOf, Review, StrictModel, Text
-from pytest_packbench.model.errors import pluralize
+from pytest_packbench.model.errors import first_of, pluralize, single_spaced
 from pytest_packbench.model.run import SUITE_NAME
 from pytest_packbench.model.score import Count  # noqa: TC001 - pydantic reads the types of fields
 
@@ -98,7 +98,6 @@ class PolicyOutcome:
     def lines(self) -> list[str]:
         """Return the outcome in lines of plain text, with values from cases and files: a line for each change."""
         changes = [_change_line(change) for change in sorted(self.changes, key=lambda change: bool(change.reason))]
-        hidden = len(changes) - MAX_LINES
         advice = (
             [f"to allow a change, add case or key, old, new and reason to {CHANGES_NAME} in the suite's folder"]
             if self.loosened
@@ -107,8 +106,7 @@ class PolicyOutcome:
         return [
             self.headline,
             *(f"{problem}: FAIL" for problem in self.problems),
-            *changes[:MAX_LINES],
-            *([f"and {hidden} more"] if hidden > 0 else []),
+            *first_of(changes, MAX_LINES),
             *advice,
             *self.notes,
         ]
@@ -124,7 +122,7 @@ def same(old: Any, new: Any) -> bool:
 
 
 def _change_line(change: PolicyChange) -> str:
-    reason = " ".join(change.reason.split())
+    reason = single_spaced(change.reason)
     return f"{change.line}: allowed: {reason}" if reason else f"{change.line}: FAIL"
 
 
@@ -202,4 +200,4 @@ class ReviewMark(Review):
     @property
     def review(self) -> dict[str, str]:
         """What the notes of the case keep of it."""
-        return {name: " ".join(getattr(self, name).split()) for name in Review.model_fields}
+        return {name: single_spaced(getattr(self, name)) for name in Review.model_fields}

@@ -18,7 +18,7 @@ from itertools import starmap
 from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import quote, quote_plus, unquote, urlsplit
 
-from pytest_packbench.model.errors import json_pointer
+from pytest_packbench.model.errors import json_pointer, single_spaced
 from pytest_packbench.model.strict_json import walk
 
 if TYPE_CHECKING:
@@ -399,7 +399,7 @@ class Redactor:
     def excerpt(self, text: str, limit: int = _EXCERPT) -> str:
         """Return the beginning of a redacted text: one line of at most `limit` characters."""
         # redacted first: a secret that is cut in two is not recognized
-        line = " ".join(self.text(text).split())
+        line = single_spaced(self.text(text))
         return line if len(line) <= limit else f"{line[: limit - 1]}…"
 
     def json(self, value: Any, found: Sequence[Found] = ()) -> Any:

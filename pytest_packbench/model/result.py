@@ -6,6 +6,7 @@ fields differ, so a line is the fields of all three, and is read back by pydanti
 
 from __future__ import annotations
 
+import time
 from dataclasses import dataclass, field, fields, replace
 from datetime import UTC, datetime
 from functools import cache, lru_cache
@@ -347,6 +348,11 @@ def models_of(results: Iterable[Result]) -> list[str]:
     """Return which models answered in results that count, `backend / model`, sorted."""
     answers = {(each.attempt.llm_backend, each.attempt.llm_model) for each in results if each.score.counted}
     return sorted(" / ".join(filter(None, answer)) for answer in answers if answer[0] not in {None, "unknown"})
+
+
+def timestamp_now() -> str:
+    """Return the time as `format_timestamp` does."""
+    return format_timestamp(time.time_ns())
 
 
 def format_timestamp(ns: int) -> str:

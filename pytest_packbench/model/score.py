@@ -199,6 +199,8 @@ EFFECTS: dict[str, Effects] = {
 }
 """Each verdict with its effects; quarantined cases are exempt from rates and completeness, whatever their verdict."""
 
+NO_SCORE = "the score is missing, but the verdict is"
+"""What is wrong with a result of `COUNTED` that has no score."""
 COUNTED = tuple(verdict for verdict, effects in EFFECTS.items() if effects.counted)
 """The verdicts of results that count in rates."""
 KEPT = frozenset(verdict for verdict, effects in EFFECTS.items() if effects.kept)

@@ -28,7 +28,7 @@ from pytest_packbench.engine.result_builder import (
     read_case_ref,
     redacted_trial,
 )
-from pytest_packbench.model.errors import describe_error
+from pytest_packbench.model.errors import describe_error, single_spaced
 from pytest_packbench.model.record import EvalRecord
 from pytest_packbench.model.result import Result, result_sent
 from pytest_packbench.model.run import TEST_TARGET_PREFIX
@@ -44,7 +44,7 @@ from pytest_packbench.pytest_plugin.explain import (
 from pytest_packbench.reports.terminal import printable
 
 if TYPE_CHECKING:
-    from collections.abc import Generator, Iterator, Mapping, Sequence
+    from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
     from pathlib import Path
 
     from pytest_packbench.engine.attempt import AttemptState
@@ -269,6 +269,11 @@ class CaseRun(ItemRun):
     rows: Sequence[Comparison] = ()
 
     @property
+    def contexts(self) -> SessionSuites:
+        """The session's suites."""
+        return self.item.config.stash[CONTEXTS]
+
+    @property
     def where(self) -> str:
         """The case's location for people: `FILE`, or `FILE:LINE`."""
         return format_location(self.file, self.line)
@@ -367,7 +372,7 @@ class CaseRun(ItemRun):
             pytest.skip.Exception: the case was not run.
         """
         self.explanation = ""
-        trials = [redacted_trial(trial, self.item.config.stash[CONTEXTS].redactor) for trial in trials]
+        trials = [redacted_trial(trial, self.contexts.redactor) for trial in trials]
         self.results = tuple(trial.result for trial in trials)
         result = self.results[0]
         if len(trials) > 1:
@@ -379,8 +384,7 @@ class CaseRun(ItemRun):
             trial = next(trial for trial in trials if self.is_broken(trial.result))
             self.explanation = explain_error(self, trial)
             # an earlier session made an attempt that is kept
-            failure = trial.attempt.failure if trial.attempt is not None else None
-            self._stop_unscored(trial.result, failure.raised if failure is not None else None)
+            self._stop_unscored(trial.result, None if trial.failure is None else trial.failure.raised)
         self._stop_unscored(result)
         if result.score.verdict == "failed":
             self.rows = worst_trial(trials).rows
@@ -413,7 +417,7 @@ class CaseRun(ItemRun):
         if result.score.verdict == "passed" if len(self.results) > 1 else _reaches_threshold(result):
             return
         line = self.explanation.partition("\n")[0] or _reason(result)
-        if self.item.config.stash[CONTEXTS].settings.gate == "suite" and not strict:
+        if self.contexts.settings.gate == "suite" and not strict:
             raise pytest.xfail.Exception(line)
         self.explanation = self.explanation or line
         raise CaseFailure(line)
@@ -444,7 +448,7 @@ class CaseRun(ItemRun):
 
     @property
     def _mode(self) -> str:
-        mode: str = self.item.config.stash[CONTEXTS].settings.mode
+        mode: str = self.contexts.settings.mode
         return mode
 
     def is_broken(self, result: Result) -> bool:
@@ -454,7 +458,7 @@ class CaseRun(ItemRun):
 
 def _reason(result: Result) -> str:
     """Return the message of a result as one line: pytest's summary has a line for each test."""
-    return printable(" ".join(result.score.message.split()))
+    return printable(single_spaced(result.score.message))
 
 
 def run_of(item: pytest.Item) -> CaseRun | None:
@@ -467,6 +471,16 @@ def file_run(item: pytest.Item) -> CaseRun | None:
     """Return the case of an item of a case file; None for others, and for marked tests, which make their attempt."""
     run = run_of(item)
     return run if run is not None and not run.test_function else None
+
+
+def runs_of(items: Iterable[pytest.Item]) -> list[CaseRun]:
+    """Return the cases of items, without those that have none."""
+    return [run for item in items if (run := run_of(item)) is not None]
+
+
+def file_runs(items: Iterable[pytest.Item]) -> list[CaseRun]:
+    """Return the cases of items of case files, as `file_run` does."""
+    return [run for run in runs_of(items) if not run.test_function]
 
 
 def item_run(item: pytest.Item) -> ItemRun | None:

@@ -37,7 +37,7 @@ from pytest_packbench.model.errors import CaseError, duplicate_id, pluralize
 from pytest_packbench.model.score import FIXTURE
 from pytest_packbench.model.strict_json import escape_unprintable, has_control_characters
 from pytest_packbench.plugin import arguments_of, rootdir_of
-from pytest_packbench.pytest_plugin.case_run import CaseItem, CaseRun, Folder, file_run, run_of
+from pytest_packbench.pytest_plugin.case_run import CaseItem, CaseRun, Folder, file_run, file_runs, runs_of
 from pytest_packbench.pytest_plugin.integrations import opt_out_of_reruns
 from pytest_packbench.pytest_plugin.suites import refuse
 
@@ -433,7 +433,7 @@ class Collector:
 
     def _refuse_unused_rules(self, items: list[pytest.Item]) -> None:
         """Refuse rules that no case uses, where all cases of a suite were collected, before any is deselected."""
-        runs = [run for item in items if (run := file_run(item)) is not None]
+        runs = file_runs(items)
         for suite in self._contexts.suites.values():
             cases = [run.loaded for run in runs if run.suite is suite]
             unused = self._contexts.unused_rules(suite, cases)
@@ -460,7 +460,7 @@ class Collector:
                 refuse(config, f"{os.path.relpath(paths[0])}: contains no case; {expected}")
 
     def _refuse_missing_targets(self, session: pytest.Session) -> None:
-        suites = {run.suite.name: run.suite for item in session.items if (run := file_run(item)) is not None}
+        suites = {run.suite.name: run.suite for run in file_runs(session.items)}
         for suite in suites.values():
             try:
                 self._contexts.context(suite)
@@ -468,7 +468,7 @@ class Collector:
                 refuse(session.config, str(error))
 
     def _refuse_recorded(self, session: pytest.Session) -> None:
-        runs = [run for item in session.items if (run := run_of(item)) is not None]
+        runs = runs_of(session.items)
         # what the resumed run has recorded itself is not recorded again
         recorded = [run.name for run in runs if not run.earlier() and find_recording(run.suite, run.name).exists()]
         if recorded:

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import json
 import os
-import time
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -19,9 +18,9 @@ from pytest_packbench.cases.recordings import case_of_control, escaped_name, fin
 from pytest_packbench.engine.controls import end_of_control
 from pytest_packbench.engine.external_io import TargetError
 from pytest_packbench.model.control import ControlResult
-from pytest_packbench.model.errors import CaseError, ControlError, Problem, describe_error
+from pytest_packbench.model.errors import CaseError, ControlError, Problem, describe_error, single_spaced
 from pytest_packbench.model.pack import names_checks
-from pytest_packbench.model.result import format_timestamp
+from pytest_packbench.model.result import timestamp_now
 from pytest_packbench.pytest_plugin.case_run import CaseBroken, CaseFailure, CaseItem, Folder, ItemRun, record_file
 from pytest_packbench.pytest_plugin.explain import RERUN, path_argument
 from pytest_packbench.reports.terminal import control_text, printable
@@ -108,8 +107,8 @@ class ControlRun(ItemRun):
             end = end_of_control(folder.context_of(control, source), loaded, control, source=source)
             result = result.ended(control.expected, end)
         except (ControlError, CaseError, TargetError) as error:
-            result = result._replace(message=" ".join(folder.contexts.redactor.text(str(error)).split()))
-        return result._replace(timestamp=format_timestamp(time.time_ns()))
+            result = result._replace(message=single_spaced(folder.contexts.redactor.text(str(error))))
+        return result._replace(timestamp=timestamp_now())
 
 
 class ControlFile(pytest.File):

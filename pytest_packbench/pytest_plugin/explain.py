@@ -18,7 +18,7 @@ from pytest_packbench.cases.recordings import find_recording
 from pytest_packbench.engine.result_builder import shown_input
 from pytest_packbench.model.errors import pluralize
 from pytest_packbench.model.run import pytest_options
-from pytest_packbench.plugin import CONTEXTS, rootdir_of
+from pytest_packbench.plugin import rootdir_of
 from pytest_packbench.reports.terminal import (
     error_text,
     failure_text,
@@ -138,7 +138,7 @@ def show_difference(item: pytest.Item, rows: Iterable[Comparison]) -> None:
 
 def explain_error(run: CaseRun, trial: Trial) -> str:
     """Explain a case that ended in an error."""
-    failure = trial.attempt.failure if trial.attempt is not None else None
+    failure = trial.failure
     details = failure.details if failure is not None else ()
     is_mismatch = failure is not None and failure.kind == "cassette_mismatch"
     heading = {"heading": "recorded and current request:"} if is_mismatch else {}
@@ -150,7 +150,7 @@ def explain_error(run: CaseRun, trial: Trial) -> str:
 
 def rerun_command(run: CaseRun) -> str:
     """Return the command that runs only this case, from the folder of this pytest call and with its options."""
-    options = rerun_options(run.item.config.stash[CONTEXTS], run.suite, is_marked=bool(run.test_function))
+    options = rerun_options(run.contexts, run.suite, is_marked=bool(run.test_function))
     return f"pytest {quoted(_argument(run))}{' ' if options else ''}{options}"
 
 
@@ -167,7 +167,7 @@ def rerun_options(contexts: SessionSuites, suite: Suite, *, is_marked: bool) -> 
 
 
 def _input_of(run: CaseRun) -> str:
-    context = run.item.config.stash[CONTEXTS].opened(run.suite)
+    context = run.contexts.opened(run.suite)
     if context is None:
         return ""
     try:
@@ -181,11 +181,11 @@ def _transcript(run: CaseRun, attempt: AttemptState | None) -> list[str]:
         return []
     from pytest_packbench.engine.recordings import transcript
 
-    settings = run.item.config.stash[CONTEXTS].settings
+    settings = run.contexts.settings
     if run.loaded is None or not run.pack.keeps_prompts(run.loaded.case):
         return []
     # a secret that is cut off is not recognized
-    redact = run.item.config.stash[CONTEXTS].redactor.text
+    redact = run.contexts.redactor.text
     lines = transcript(attempt, prompts=settings.record_prompts)
     return transcript_lines([(role, who, redact(text)) for role, who, text in lines])
 
@@ -193,7 +193,7 @@ def _transcript(run: CaseRun, attempt: AttemptState | None) -> list[str]:
 def _context_lines(run: CaseRun, attempt: AttemptState | None) -> list[str]:
     rows = {"test": run.test_function, "case": run.where}
     config = run.item.config
-    live = config.stash[CONTEXTS].settings.mode != "fixture"
+    live = run.contexts.settings.mode != "fixture"
     if attempt is None:
         rows["resumed"] = "from an earlier session of this run; not run again"
     elif not run.test_function:

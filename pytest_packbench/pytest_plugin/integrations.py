@@ -1,25 +1,24 @@
 """What other plugins and tools get to know of a run, where they are in use.
 
-Allure and pytest-html show cases by their own hooks. pytest-json-report makes the document of a run; a report that the
-user requested is left alone. Each case is attempted once: cases opt out of pytest-rerunfailures, and what repeats every
-test is refused. GitHub Actions shows the summary of a step, and annotations.
+Allure and pytest-html show cases by their own hooks. Each case is attempted once: cases opt out of
+pytest-rerunfailures, and what repeats every test is refused. GitHub Actions shows the summary of a step, and
+annotations.
 """
 
 from __future__ import annotations
 
-from collections import Counter
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from pytest_packbench.plugin import JSON_REPORT, JsonReportSubstitute, rootdir_of, ungrouped
+from pytest_packbench.plugin import rootdir_of
 from pytest_packbench.pytest_plugin.case_run import is_of_case, item_run, properties, run_of
 from pytest_packbench.reports.terminal import printable
 
 if TYPE_CHECKING:
-    from collections.abc import Container, Iterable, Iterator, Mapping
+    from collections.abc import Iterable, Iterator, Mapping
 
     from pytest_packbench.pytest_plugin.recorder import Recorder
     from pytest_packbench.reports.github import Annotation, FinishedRun
@@ -37,13 +36,12 @@ _BEFORE = 2
 
 
 def register_integrations(config: pytest.Config, *, collecting: bool) -> None:
-    """Register what Allure and pytest-html need, if they write a report, and enable pytest-json-report.
+    """Register what Allure and pytest-html need, if they write a report.
 
     Args:
         config: the session's.
         collecting: whether collection has started: then the table of pytest-html has its columns already.
     """
-    enable_json_report(config, late=collecting)
     if getattr(config.option, "allure_report_dir", None):
         config.pluginmanager.register(AllureResults(config), "packbench-allure")
     if getattr(config.option, "htmlpath", None) and not collecting:
@@ -102,72 +100,6 @@ def _cell(value: object) -> str:
     from html import escape
 
     return f"{value:.2f}" if isinstance(value, float) else escape(printable(str(value)))
-
-
-# collectors and keywords repeat every node id, and logs are in pytest's own sections
-_OMITTED = ("collectors", "keywords", "log")
-
-
-def enable_json_report(config: pytest.Config, *, late: bool = False) -> None:
-    """Let pytest-json-report build its document without writing it, unless the user requested one.
-
-    Args:
-        config: the session's.
-        late: whether the session has started: then the hook is called that the plugin has missed.
-    """
-    registered = config.pluginmanager.getplugin(JSON_REPORT)
-    # another plugin may have its option
-    has_option = registered is not None and not isinstance(registered, JsonReportSubstitute)
-    is_requested = hasattr(config, "_json_report") or (has_option and config.option.json_report)
-    # it reads pytest's traceback style, which needs the terminal
-    if is_requested or config.pluginmanager.is_blocked(JSON_REPORT) or not hasattr(config.option, "tbstyle"):
-        return
-    try:
-        from pytest_jsonreport.plugin import (  # type: ignore[import-untyped]  # it has no types
-            JSONReport,
-            JSONReportWorker,
-        )
-    except ImportError:
-        return
-    # with -v it would report at the end that it wrote no file
-    config.option.json_report_verbosity = 0
-    config.option.json_report_omit = list(_OMITTED)
-    config.option.json_report_file = config.option.json_report_indent = None
-    config.option.json_report_summary = False
-    plugin = (JSONReportWorker if hasattr(config, "workerinput") else JSONReport)(config)
-    # as it does itself
-    config._json_report = plugin  # type: ignore[attr-defined]  # noqa: SLF001 - other plugins look for it there
-    config.pluginmanager.register(plugin, "packbench-json-report")
-    if late and hasattr(plugin, "pytest_sessionstart"):
-        plugin.pytest_sessionstart(session=None)
-
-
-def plugin_report(config: pytest.Config, session: pytest.Session, nodeids: Container[str]) -> dict[str, Any]:
-    """Return the plugin's document for the items of one suite.
-
-    Args:
-        config: has the document after the session; with `-p no:pytest_jsonreport` there is none.
-        session: has the exit code.
-        nodeids: the node ids of the suite's items.
-    """
-    plugin = getattr(config, "_json_report", None)
-    report: dict[str, Any] = dict(getattr(plugin, "report", None) or {})
-    report["exitcode"] = int(session.exitstatus)
-    tests = [test for test in report.get("tests", []) if ungrouped(test["nodeid"], nodeids) in nodeids]
-    # some plugins, such as pytest-sugar, call errors failures
-    called_failed = [test for test in tests if test.get("outcome") == "failed" and _is_error(test)]
-    for test in called_failed:
-        test["outcome"] = "error"
-    if called_failed or ("tests" in report and len(tests) < len(report["tests"])):
-        report["tests"] = tests
-        outcomes = Counter(test.get("outcome", "passed") for test in tests)
-        report["summary"] = {**outcomes, "total": len(tests), "collected": len(tests)}
-    return report
-
-
-def _is_error(test: Mapping[str, Any]) -> bool:
-    """Whether a test of that document failed before or after its call."""
-    return any(test.get(phase, {}).get("outcome") == "failed" for phase in ("setup", "teardown"))
 
 
 def refuse_repetition(config: pytest.Config) -> None:

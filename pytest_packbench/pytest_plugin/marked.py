@@ -18,7 +18,7 @@ from pytest_packbench.engine.attempt import AttemptState, Failure, Plain, Unread
 from pytest_packbench.engine.contexts import SuiteContext, shown_path
 from pytest_packbench.engine.result_builder import Trial, build_trial, error_trial, not_run_trial
 from pytest_packbench.engine.targets import TimeLimit, timed_out
-from pytest_packbench.model.errors import error_text
+from pytest_packbench.model.errors import error_text, single_spaced
 from pytest_packbench.model.score import UNREADABLE
 from pytest_packbench.plugin import CONTEXTS, MARK, RUN_ID, SELECTION, rootdir_of
 from pytest_packbench.pytest_plugin.case_run import (
@@ -28,9 +28,11 @@ from pytest_packbench.pytest_plugin.case_run import (
     CaseRun,
     decode_report,
     run_of,
+    runs_of,
     uncollected_case_ref,
 )
 from pytest_packbench.pytest_plugin.collection import marks_of
+from pytest_packbench.pytest_plugin.json_report import plugin_of
 from pytest_packbench.pytest_plugin.session import register
 from pytest_packbench.pytest_plugin.settings import Selection, find_named
 from pytest_packbench.pytest_plugin.terminal import suite_line
@@ -85,7 +87,7 @@ def add_marked_tests(config: pytest.Config, tests: str, reports: Iterable[pytest
         case_ref = partial(uncollected_case_ref, recorder.contexts, suite, nodeid, **names)
         recorder.select(suite.name, nodeid, case_ref, test["target"])
     # what is new has not seen them
-    late = [getattr(config, "_json_report", None)] if is_first else []
+    late = [plugin_of(config)] if is_first else []
     for report in reports:
         decode_report(report)
         for plugin in filter(None, (recorder, *late)):
@@ -326,7 +328,7 @@ class MarkedTests:
 
     def pytest_collection_finish(self, session: pytest.Session) -> None:
         """Refuse a case that is run twice."""
-        _refuse_doubles([run for item in session.items if (run := run_of(item)) is not None])
+        _refuse_doubles(runs_of(session.items))
 
     def pytest_report_collectionfinish(self, items: Sequence[pytest.Item]) -> list[str]:
         """List the suites of marked tests, which were not known when the header was written."""
@@ -500,4 +502,4 @@ def _message(error: BaseException) -> str:
 
 
 def _first_line(text: str) -> str:
-    return " ".join(text.splitlines()[0].split())
+    return single_spaced(text.splitlines()[0])

@@ -15,7 +15,7 @@ from pytest_packbench.engine.runner import AttemptKey, Flight, Job, Runner, Runn
 from pytest_packbench.engine.targets import Watchdog
 from pytest_packbench.model.errors import describe_error
 from pytest_packbench.plugin import KEEP
-from pytest_packbench.pytest_plugin.case_run import file_run, kept_trial
+from pytest_packbench.pytest_plugin.case_run import file_run, file_runs, kept_trial
 from pytest_packbench.pytest_plugin.terminal import FAILING
 
 if TYPE_CHECKING:
@@ -148,7 +148,7 @@ class Prefetcher:
         self.close()
 
     def _plan(self, items: Iterable[pytest.Item]) -> None:
-        runs = [run for item in items if (run := file_run(item)) is not None and not _may_be_skipped(item)]
+        runs = [run for run in file_runs(items) if not _may_be_skipped(run.item)]
         self._runs.update({run.nodeid: run for run in runs})
         self.runner.plan(job for run in runs for job in self._jobs(run))
 

@@ -20,7 +20,7 @@ from pytest_packbench.engine.result_builder import CaseRef, build_trial, carried
 from pytest_packbench.model.errors import describe_error, pluralize
 from pytest_packbench.model.pack import can_accept, panels_of
 from pytest_packbench.model.policy import PolicyChange, PolicyError
-from pytest_packbench.model.result import Attempt, Result, format_timestamp, models_of
+from pytest_packbench.model.result import Attempt, Result, format_timestamp, models_of, timestamp_now
 from pytest_packbench.model.run import CAPS, CLUSTER_SETTING, CONTROL_OWNER, PROGRAM_RUNS, RECORD_PROMPTS, Run
 from pytest_packbench.model.score import FIXTURE
 from pytest_packbench.plugin import (
@@ -36,7 +36,7 @@ from pytest_packbench.plugin import (
 )
 from pytest_packbench.policy import compare_policy, open_base, policy_of
 from pytest_packbench.pytest_plugin.case_run import CaseRun, item_run, run_of, uncollected_case_ref
-from pytest_packbench.pytest_plugin.integrations import plugin_report
+from pytest_packbench.pytest_plugin.json_report import document_of
 from pytest_packbench.pytest_plugin.settings import find_named, hook_files, settings_of_policy
 from pytest_packbench.runs.folder import CONTROLS, DIFF, JOURNAL, NO_BASELINE, PAGE, REPORT, SUMMARY, StoredRunError
 from pytest_packbench.runs.journal import read_worker_journals
@@ -407,7 +407,7 @@ class Recorder:
         if self.contexts.settings.mode == "record":
             discard_recording(run.suite, case_ref.case.case_id, since=format_timestamp(self.started_ns))
         attempts = [result.attempt for result in trials] or [Attempt()]
-        now = format_timestamp(time.time_ns())
+        now = timestamp_now()
         errors = (
             unscored_result(
                 case_ref, "error", kind, message, Attempt(trial=each.trial, timestamp=now, duration_ms=each.duration_ms)
@@ -632,7 +632,7 @@ class Recorder:
             from pytest_packbench.reports.document import run_document
 
             document = run_document(run.conclusion, self.place(run, None).options)
-            run.writer.complete(document, plugin_report(self.config, session, run.by_nodeid))
+            run.writer.complete(document, document_of(self.config, session, run.by_nodeid))
         except (OSError, MemoryError, RecursionError) as error:
             session.exitstatus = session.exitstatus or pytest.ExitCode.TESTS_FAILED
             path = run.writer.folder / REPORT
@@ -659,7 +659,7 @@ class Recorder:
             backend=backend,
             model=model,
             started_at=started_at or format_timestamp(self.started_ns),
-            finished_at=format_timestamp(time.time_ns()),
+            finished_at=timestamp_now(),
             partial=partial_reason(
                 run.results,
                 CAPS,

@@ -12,6 +12,7 @@ import pytest
 from pytest_packbench.plugin import RESULTS_ATTRIBUTE
 from pytest_packbench.pytest_plugin.case_run import item_run
 from pytest_packbench.pytest_plugin.explain import Explanation
+from pytest_packbench.pytest_plugin.json_report import EXTRA, redact_extra
 
 if TYPE_CHECKING:
     import logging
@@ -20,11 +21,10 @@ if TYPE_CHECKING:
     from pytest_packbench.model.redaction import Redactor
 
 
-_JSON_REPORT = "_json_report_extra"
 # attributes of every report that contain no text of a case, or are redacted by themselves
 _KNOWN = frozenset(
     f"nodeid location keywords outcome longrepr when user_properties sections duration start stop wasxfail "
-    f"item_index worker_id testrun_uid node _id {RESULTS_ATTRIBUTE} {_JSON_REPORT}".split()
+    f"item_index worker_id testrun_uid node _id {RESULTS_ATTRIBUTE} {EXTRA}".split()
 )
 _LOG_HANDLERS = ("log_cli_handler", "log_file_handler")
 
@@ -67,12 +67,7 @@ class Secrets:
         if not attributes.keys() <= _KNOWN:
             for name in attributes.keys() - _KNOWN:
                 setattr(report, name, self._redacted(attributes[name]))
-        extra: dict[str | None, Any] | None = attributes.get(_JSON_REPORT)
-        if extra:
-            # one object for all phases
-            for part in (report.when, "metadata"):
-                if extra.get(part):
-                    extra[part] = self._redacted(extra[part])
+        redact_extra(report, self._redacted)
         return report
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)

@@ -29,6 +29,7 @@ from pytest_packbench.pytest_plugin.case_run import Reporter, file_run
 from pytest_packbench.pytest_plugin.collection import Collector
 from pytest_packbench.pytest_plugin.explain import ErrorGroups
 from pytest_packbench.pytest_plugin.integrations import refuse_repetition, register_integrations
+from pytest_packbench.pytest_plugin.json_report import enable
 from pytest_packbench.pytest_plugin.recorder import Recorder
 from pytest_packbench.pytest_plugin.secrets import Secrets
 from pytest_packbench.pytest_plugin.settings import read_settings
@@ -61,6 +62,7 @@ def register(config: pytest.Config, *, collecting: bool = False) -> None:
     config.stash[CONTEXTS] = contexts
     collector = Collector(contexts, selection)
     _add(config, collector, GarbageCollection(), Reporter(), Secrets(contexts.redactor), LastResort())
+    enable(config, late=collecting)
     register_integrations(config, collecting=collecting)
     prefetcher = None if collecting else _start_prefetcher(config, contexts)
     config.stash[RUN_ID] = _run_id(config)

@@ -17,7 +17,7 @@ import pytest
 from pytest_packbench.engine.conditions import guard_name
 from pytest_packbench.model.errors import pluralize
 from pytest_packbench.model.run import BUNDLED
-from pytest_packbench.pytest_plugin.case_run import file_run
+from pytest_packbench.pytest_plugin.case_run import file_runs
 from pytest_packbench.pytest_plugin.explain import VERBOSE, target_options
 from pytest_packbench.reports.terminal import caps_text, gateway_text, prompts_text, spent_text
 
@@ -73,7 +73,7 @@ class Terminal:
         contexts = self._recorder.contexts
         if contexts.settings.mode == "fixture" or self._recorder.config.option.collectonly:
             return []
-        cases = [run.case_ref() for item in items if (run := file_run(item)) is not None]
+        cases = [run.case_ref() for run in file_runs(items)]
         return [contexts.expected_text(cases), self._caps(shared=False)] if cases else []
 
     def _opened(self) -> list[SuiteContext]:

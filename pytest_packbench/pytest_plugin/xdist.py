@@ -324,7 +324,7 @@ class Worker:
     @pytest.hookimpl(tryfirst=True)
     def pytest_collection_finish(self, session: pytest.Session) -> None:
         """Refuse to run something else than the controller has; note the marked tests, which it can't know."""
-        from pytest_packbench.pytest_plugin.case_run import run_of
+        from pytest_packbench.pytest_plugin.case_run import runs_of
         from pytest_packbench.pytest_plugin.suites import refuse
 
         if self._same:
@@ -332,7 +332,7 @@ class Worker:
             problem = difference(controllers, common_ground(self._contexts, named=controllers), controllers)
             if problem:
                 refuse(session.config, problem)
-        runs = [run for item in session.items if (run := run_of(item)) is not None and run.test_function]
+        runs = [run for run in runs_of(session.items) if run.test_function]
         tests = [
             {"suite": run.suite.name, "nodeid": run.nodeid, "file": run.file, "case_id": run.name, "target": run.target}
             for run in runs

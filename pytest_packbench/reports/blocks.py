@@ -88,6 +88,8 @@ _VERDICTS = {
     "partial": ("\u2013", "warn"),
 }
 """The sign and the colour of each verdict of a case, and of the statuses of a run."""
+SIGNS = {verdict: sign for verdict, (sign, _) in _VERDICTS.items() if verdict != "partial"}
+"""The sign of each verdict of a case."""
 Value: TypeAlias = "str | int | Cell | None"
 Row: TypeAlias = Sequence[Value]
 

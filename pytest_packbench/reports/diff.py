@@ -11,10 +11,11 @@ from pytest_packbench.analysis.formatting import format_change, format_mean
 from pytest_packbench.analysis.intervals import unseen_rate_bound
 from pytest_packbench.model.errors import pluralize
 from pytest_packbench.reports.blocks import Points, Section, Table, Text, figure_tables, markdown, verdict_cell
+from pytest_packbench.reports.plots import minute
 from pytest_packbench.runs.folder import DIFF
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterator, Sequence
 
     from pytest_packbench.analysis.changes import BaselineOutcome, Change, Comparison, FailCondition
     from pytest_packbench.analysis.intervals import PairedMean
@@ -27,20 +28,21 @@ _SIGNIFICANCE = 0.05
 _MAX_ANSWER = 400
 _SMALLEST_P = 0.001
 _WHERE = "each run's report.json lists all"
-_KINDS = {
+KINDS = {
     "new_failures": ("new failure", "New failures"),
     "regressed": ("regressed", "Regressed"),
-    "quarantined": ("quarantined", "Quarantined now (excluded from the statistics)"),
+    "quarantined": ("quarantined now", "Quarantined now (excluded from the statistics)"),
     "removed": ("removed", "Removed"),
     # a failing case may have been edited until it passed
     "hash_changed": ("changed and excluded", "Case or judge changed (excluded from the statistics)"),
     "verdict_changed": ("verdict changed", "Other changes of the verdict"),
     "fixed": ("recovered", "Recovered"),
     "improved": ("improved", "Improved"),
+    "added": ("added", "Added"),
     SMALLER: ("", f"Smaller changes (less than {THRESHOLD:g})"),
-    "added": ("", "Added"),
 }
-"""The kinds of changes, the worst first: in words for the summary of a run, if it lists them, and as a title."""
+"""The kinds of changes, the worst first: the word for a case, empty if it does not count as changed, and a title."""
+NOT_COMPARED = ("removed", "quarantined", "hash_changed", "added")
 _COUNTS = "A case may count in several rows. Below, it is listed once, where the change is worst."
 
 
@@ -62,7 +64,7 @@ def diff_markdown(
         GitHub Flavored Markdown that ends with one line end.
     """
     counts = comparison.counts()
-    numbers = [(title, counts[kind]) for kind, (_, title) in _KINDS.items() if counts[kind]]
+    numbers = [(title, counts[kind]) for kind, (_, title) in KINDS.items() if counts[kind]]
     blocks: list[Block] = [
         *(Text(f"FAILED: the condition {condition} is met.", strong=True) for condition in failed),
         *(Text(f"Forced comparison: the runs differ in {each}.", strong=True) for each in comparison.differences),
@@ -73,7 +75,7 @@ def diff_markdown(
             [Text(_COUNTS), Table("", ("cases", "number"), [("In both runs", comparison.common), *numbers])],
         ),
         *figure_tables(figures, defined=True),
-        *(changes_table(title, comparison, {kind: ""}) for kind, (_, title) in _KINDS.items()),
+        *(changes_table(title, comparison, [kind]) for kind, (_, title) in KINDS.items()),
     ]
     title = f"packbench: {comparison.current.suite} compared - {comparison_headline(comparison)}"
     return markdown([Section(title, blocks)]) + "\n"
@@ -86,22 +88,23 @@ def worst_changes(comparison: Comparison, max_rows: int) -> Table:
         comparison: with the baseline.
         max_rows: how many cases are listed.
     """
-    words = {kind: word for kind, (word, _) in _KINDS.items() if word}
-    table = changes_table("Changed since the baseline", comparison, words)
+    kinds = [kind for kind in KINDS if kind not in {"added", SMALLER}]
+    table = changes_table("Changed since the baseline", comparison, kinds)
     return replace(table, rows=table.rows[:max_rows], where=f"{DIFF} lists all")
 
 
-def changes_table(title: str, comparison: Comparison, words: Mapping[str, str]) -> Table:
+def changes_table(title: str, comparison: Comparison, kinds: Sequence[str]) -> Table:
     """Return the first cases that a comparison lists under some kinds, each case under one, the worst first.
 
     Args:
         title: what the table shows.
         comparison: the comparison.
-        words: what the rows say of the change, by kind: those of `LISTED`, `removed` and `added`.
+        kinds: these, of `KINDS`; if there are several, each row says its own.
     """
     rows: list[Row] = []
     total = 0
-    for kind, word in words.items():
+    for kind in kinds:
+        word = KINDS[kind][0] if len(kinds) > 1 else ""
         if kind in comparison.listed:
             listed = comparison.listed[kind]
             rows += [_changed_row(change, word, comparison.reasons(change)) for change in listed.first]
@@ -175,17 +178,34 @@ def _runs(comparison: Comparison) -> Table:
     return Table("Runs", ("", *(field.replace("_", " ") for field in fields), "guards", "cases", "trials"), rows)
 
 
-def baseline_lines(outcome: BaselineOutcome) -> list[str]:
-    """Return what came of comparing a run with its baseline, in lines of plain text with names from cases and files."""
+def about_comparison(outcome: BaselineOutcome) -> Iterator[Text]:
+    """Yield what came of comparing a run with its baseline, then what limits or fails the comparison.
+
+    Yields:
+        Texts that begin with no capital letter and end without a period, with the sign and the colour of each.
+    """
     comparison = outcome.compared
     if comparison is None:
-        return [outcome.problem]
-    return [
-        f"{comparison_headline(comparison)} since {comparison.baseline.run_id} ({DIFF})",
-        *sentences(comparison)[:1],
-        *([outcome.warning] if outcome.warning else []),
-        *(f"{text}: FAIL" for text in outcome.failures),
-    ]
+        sign, color = ("✗ not compared", "fail") if outcome.fails_unseen else ("\u2013 not compared", "warn")
+        yield Text(outcome.problem, sign=sign, color=color)
+    else:
+        baseline = comparison.baseline
+        finished = f" of {minute(baseline.finished_at)}" if baseline.finished_at else ""
+        yield Text(f"{comparison_headline(comparison)} since run {baseline.run_id}{finished}")
+        for text in comparison.differences:
+            yield Text(f"the runs differ in {text}", sign="! forced comparison", color="warn")
+    if outcome.warning:
+        yield Text(outcome.warning, sign="! note", color="warn")
+    if not outcome.fails_unseen:
+        yield from (Text(text, sign="✗ failed", color="fail") for text in outcome.failures)
+
+
+def baseline_lines(outcome: BaselineOutcome) -> list[str]:
+    """Return the same, and how much the scores changed, as lines of plain text with names from cases and files."""
+    first, *others = (f"{said.text}{': FAIL' * (said.color == 'fail')}" for said in about_comparison(outcome))
+    if outcome.compared is None:
+        return [first, *others]
+    return [f"{first} ({DIFF})", *sentences(outcome.compared)[:1], *others]
 
 
 def comparison_headline(comparison: Comparison) -> str:
@@ -213,14 +233,8 @@ def _compared_cases(comparison: Comparison) -> str:
 
 def _other_cases(comparison: Comparison) -> str:
     """Count the cases that are not compared: a failing case may have been removed, or edited until it passed."""
-    counts = comparison.counts()
-    numbers = {
-        "removed": counts["removed"],
-        "added": counts["added"],
-        "quarantined now": counts["quarantined"],
-        "changed and excluded": comparison.left_out,
-    }
-    return _counted("case", **numbers)
+    counts = {**comparison.counts(), "hash_changed": comparison.left_out}
+    return _counted("case", **{KINDS[kind][0]: counts[kind] for kind in NOT_COMPARED})
 
 
 def _counted(noun: str, **numbers: int) -> str:

@@ -14,7 +14,7 @@ from pytest_packbench.analysis.conclusion import run_verdict
 from pytest_packbench.analysis.counting import by_case, fold_case, trials_rule_of
 from pytest_packbench.analysis.formatting import format_score, format_terms
 from pytest_packbench.analysis.listing import MAX_ROWS
-from pytest_packbench.model.errors import pluralize
+from pytest_packbench.model.errors import first_of, pluralize
 from pytest_packbench.model.score import is_broken
 from pytest_packbench.reports.blocks import Section, Text, markdown
 from pytest_packbench.reports.story import NOWHERE, Place, summary_markdown
@@ -204,8 +204,7 @@ def _decisions(run: FinishedRun) -> Iterator[Annotation]:
 
 
 def _error(title: str, file: str, *lines: str) -> Annotation:
-    more = [f"and {len(lines) - _MAX_LINES} more"] if len(lines) > _MAX_LINES else []
-    return Annotation("error", title, "\n".join([one_line(line, _WIDTH) for line in lines[:_MAX_LINES]] + more), file)
+    return Annotation("error", title, "\n".join(one_line(line, _WIDTH) for line in first_of(lines, _MAX_LINES)), file)
 
 
 def _error_annotation(run: Run, result: Result) -> Annotation:

@@ -10,6 +10,8 @@ from urllib.parse import quote
 
 from pytest_packbench.analysis.conclusion import caveats, run_verdict
 from pytest_packbench.analysis.formatting import (
+    capitalized,
+    format_change,
     format_duration,
     format_interval,
     format_mean,
@@ -37,7 +39,7 @@ from pytest_packbench.reports.blocks import (
     text,
     verdict_cell,
 )
-from pytest_packbench.reports.plots import interval_svgs
+from pytest_packbench.reports.plots import interval_svgs, minute
 from pytest_packbench.reports.terminal import lost_terms, one_line, policy_lines, quoted, spent_text
 from pytest_packbench.runs.metadata import recorded_spending
 
@@ -47,6 +49,7 @@ if TYPE_CHECKING:
     from pytest_packbench.analysis.conclusion import Conclusion
     from pytest_packbench.analysis.counting import Statistics
     from pytest_packbench.analysis.listing import Listing
+    from pytest_packbench.analysis.trend import TrendPoint
     from pytest_packbench.model.control import ControlTally
     from pytest_packbench.model.gate import GateResult
     from pytest_packbench.model.report import Group, Totals, TrialFigures
@@ -224,16 +227,14 @@ def _baseline_lines(conclusion: Conclusion) -> list[str]:
         return []
     from pytest_packbench.reports.diff import baseline_lines
 
-    fails = ": FAIL" if conclusion.baseline.fails_unseen else ""
-    return [f"baseline: {line}{fails}" for line in baseline_lines(conclusion.baseline)]
+    return [f"baseline: {line}" for line in baseline_lines(conclusion.baseline)]
 
 
 def _changes(conclusion: Conclusion) -> Iterator[Table]:
-    compared = None if conclusion.baseline is None else conclusion.baseline.compared
-    if compared is not None:
+    if conclusion.compared is not None:
         from pytest_packbench.reports.diff import worst_changes
 
-        yield worst_changes(compared, _FIRST)
+        yield worst_changes(conclusion.compared, _FIRST)
 
 
 def control_lines(tally: ControlTally | None) -> list[str]:
@@ -333,7 +334,7 @@ def used_sentence(conclusion: Conclusion) -> str:
     if times is not None:
         p50, p95 = (format_duration(value) for value in (times.p50_ms, times.p95_ms))
         took = f"; {pluralize(times.attempts, 'attempt')}: p50 {p50}, p95 {p95}"
-    return f"{used[:1].upper()}{used[1:]}{took}."
+    return f"{capitalized(used)}{took}."
 
 
 def _command(listing: Listing, run: Run, place: Place) -> Iterator[Block]:
@@ -452,6 +453,42 @@ def refusals_table(statistics: Statistics) -> Table:
     if not (of.due_refused or of.due_answered or of.undue_refused):
         rows = []
     return Table("Refusals", ("expected", "refused", "answered"), rows, numbers=(1, 2))
+
+
+def trend_table(title: str, points: Sequence[TrendPoint], known: Iterable[Mapping[str, Any]]) -> Table:
+    """Return what like runs came to, and what changed from each to the next.
+
+    Args:
+        title: what the table shows.
+        points: the runs, oldest first.
+        known: of each, `change`: what changed since the run before, as `TrendPoint.since` returns it, and in its
+            `cases` how many were added, removed and so on; and `broken`: how many cases ended in an error, could not
+            have failed, or did not run. What is not known may be left out or None.
+    """
+    rows = []
+    for point, more in zip(points, known, strict=True):
+        rate, mean, rules, cases = map((more.get("change") or {}).get, ("pass_rate", "mean_score", "rules", "cases"))
+        since = [f"trend broken: {', '.join(rules)} changed"] if rules else []
+        since += [
+            f"{pluralize(count, 'case')} {how.replace('_', ' ')}" for how, count in (cases or {}).items() if count
+        ]
+        rows.append(
+            (
+                Cell(point.run.run_id, css="mono"),
+                minute(point.run.finished_at),
+                verdict_cell(point.status),
+                f"{point.passed} of {point.judged}",
+                more.get("broken") or None,
+                format_percent(point.passed, point.judged),
+                format_interval(point.interval),
+                None if rate is None else f"{format_change(100 * rate, 1)} points",
+                format_mean(point.mean_score),
+                None if mean is None else format_change(mean),
+                "; ".join(since),
+            )
+        )
+    head = ("run", "finished", "result", "passed", "broken", "pass rate", "95 % interval", "rate change", "mean score")
+    return Table(title, (*head, "mean change", "since the run before"), rows, numbers=(3, 4, 5, 7, 8, 9))
 
 
 def about(run: Run, statistics: Statistics) -> Facts:

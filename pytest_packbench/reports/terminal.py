@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from pytest_packbench.analysis.formatting import (
     DASH,
 )
-from pytest_packbench.model.errors import pluralize
+from pytest_packbench.model.errors import pluralize, single_spaced
 from pytest_packbench.model.run import WORKER_WINDOW
 from pytest_packbench.model.score import Term, describe_score
 
@@ -85,7 +85,7 @@ def one_line(text: str, limit: int = _WIDTH) -> str:
     """Return text as one printable line of at most `limit` characters; an ellipsis shows that it was cut."""
     # long texts are cut first, to save time
     beginning = text[: 4 * limit]
-    line = printable(" ".join(beginning.split()))
+    line = printable(single_spaced(beginning))
     return line if len(line) <= limit and len(beginning) == len(text) else f"{line[: limit - 1].rstrip()}…"
 
 

@@ -39,6 +39,12 @@ _ULID = re.compile(f"[{_DIGITS}]{{26}}")
 _GITIGNORE = "# reports are not committed by default; use git add --force to keep one\n*\n"
 
 
+NO_VERDICT = "records do not say what a run came to; expected the folder of a run"
+"""Why records are no run."""
+LACKED = "is missing, but the run's report counts it; restore the file from the run"
+"""What is wrong with the line of a result."""
+
+
 class StoredRunError(ValueError):
     """A stored run is missing or unreadable; the message is one line with the file and the problem."""
 

@@ -12,9 +12,9 @@ from operator import attrgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pytest_packbench.model.errors import pluralize
+from pytest_packbench.model.errors import first_of, pluralize
 from pytest_packbench.model.run import RECORD_PROMPTS, TEST_TARGET_PREFIX, Shard
-from pytest_packbench.runs.folder import RECORDS, StoredRunError
+from pytest_packbench.runs.folder import LACKED, RECORDS, StoredRunError
 from pytest_packbench.runs.lines import controls_of_report
 from pytest_packbench.runs.metadata import MERGED_FROM, SPENT, join_sorted, recorded_spending, sum_spending
 from pytest_packbench.runs.reading import open_run, sort_key
@@ -232,7 +232,7 @@ class Merge:
                     raise MergeError(f"run {opened.run.run_id}: {problem}")
                 if result.score.counted and result.record is None:
                     path, name = Path(opened.source).with_name(RECORDS), result.case.test_id
-                    raise StoredRunError(f"{path}: the record of {name} is missing, but the run's report counts it")
+                    raise StoredRunError(f"{path}: the record of {name} {LACKED}")
                 yield result
 
     def controls(self) -> tuple[list[ControlResult], int]:
@@ -263,9 +263,8 @@ class Merge:
         if idle:
             reasons.append(f"{idle} of {len(self._ran)} cases did not run")
         if missing:
-            more = " ..." if missing > _MAX_NAMED_CASES else ""
-            listed = ", ".join(self._missing[:_MAX_NAMED_CASES])
-            reasons.append(f"{pluralize(missing, 'case')} of the suite in none of the runs: {listed}{more}")
+            listed = ", ".join(first_of(self._missing, _MAX_NAMED_CASES))
+            reasons.append(f"{pluralize(missing, 'case')} of the suite in none of the runs: {listed}")
         return "; ".join(reasons)
 
 

@@ -29,7 +29,7 @@ from pytest_packbench.model.errors import first_problem
 from pytest_packbench.model.report import Header
 from pytest_packbench.model.result import adapter, result_from, result_of_record
 from pytest_packbench.model.run import RUN_DOCUMENT_VERSION, Run
-from pytest_packbench.model.score import COUNTED
+from pytest_packbench.model.score import COUNTED, NO_SCORE
 from pytest_packbench.model.strict_json import (
     NUMBERS,
     NumberError,
@@ -302,7 +302,7 @@ def _results(rows: Iterable[Any], run: Run, file: Path) -> Iterator[Result]:
         place = f"{file}: /packbench/cases/{number}"
         result = _validated(lambda row: result_from({**row, "suite": run.suite}), row, place)
         if result.score.score is None and result.score.verdict in COUNTED:
-            missing = f"the score is missing, but the verdict is {result.score.verdict}"
+            missing = f"{NO_SCORE} {result.score.verdict}"
             raise StoredRunError(f"{place}/score: not a run document: {missing}; expected a number from 0 to 1")
         key = sort_key(result)
         if key <= before:

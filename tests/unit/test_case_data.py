@@ -15,6 +15,7 @@ from pytest_packbench import load_suite
 from pytest_packbench.cases.files import case_file_sha256, iter_cases, read_case_bytes
 from pytest_packbench.cases.recordings import SourceTexts, find_recording, hide_prompts, source_texts
 from pytest_packbench.model.case import canonical_sha256
+from pytest_packbench.model.score import EFFECTS
 from pytest_packbench.packs.generic.pack import GenericPack
 from pytest_packbench.reports.page import case_data
 from pytest_packbench.reports.page.case_data import NO_SOURCES, SEPARATOR, CaseSources, case_blocks, root_link
@@ -98,7 +99,7 @@ def test_rows_say_what_the_table_needs() -> None:
     before["toy:plain:c"] = changed(before["toy:plain:c"], case_sha256="cd" * 32)
     sources = NO_SOURCES._replace(place=Place("../..", "--packbench-mode=live"))
     found = rows(blocks(now, sources, baseline=before))
-    changes = {"a": "new_failure", "b": "recovered", "c": "changed", "d": "added", "a b": "added"}
+    changes = {"a": "new_failure", "b": "recovered", "c": "changed_and_excluded", "d": "added", "a b": "added"}
     assert {name: row["change"] for name, row in found.items()} == changes
     assert found["a"]["terms"] == [["forbidden", True], ["clamp", False]]
     # where nothing cost points, the terms that gave none are the cause
@@ -110,6 +111,19 @@ def test_rows_say_what_the_table_needs() -> None:
     assert found["a b"]["command"] == "pytest 'cases/a b.json::a b' --packbench-mode=live"
     assert found["a"]["command"] == "pytest cases/a.json::a --packbench-mode=live"
     assert [row["change"] for row in rows(blocks(now)).values()] == [None] * 5
+
+
+def test_the_script_gets_the_sign_of_each_verdict_and_the_kinds_of_changes() -> None:
+    now = [case_result("a")]
+    table = json.loads(unpacked(blocks(now, baseline={}))["rows"])
+    assert {*table["signs"]} == {*EFFECTS, "quarantined"}
+    # the worst first, and each of the two that are no change last
+    assert (table["changes"][0], table["changes"][-2:]) == ("new_failure", ["added", "same"])
+    assert {*table["columns"]["change"]} <= {*table["changes"]}
+    assert json.loads(unpacked(blocks(now))["rows"])["changes"] == []
+    # one that improved by less than what counts is the same
+    before = {"toy:plain:a": changed(now[0], score=0.99)}
+    assert rows(blocks(now, baseline=before))["a"]["change"] == "same"
 
 
 def test_trials_are_one_row() -> None:

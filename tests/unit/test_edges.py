@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from pytest_packbench.analysis.changes import baseline_outcome, compare, differences
+from pytest_packbench.analysis.changes import baseline_outcome, compare
+from pytest_packbench.analysis.counting import differences
 from pytest_packbench.cases.recordings import SourceTexts, hide_prompts
 from pytest_packbench.engine.conditions import parts_of
 from pytest_packbench.engine.gateway.exchanges import transcript_of

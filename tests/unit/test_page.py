@@ -266,7 +266,7 @@ def test_exactly_the_planted_flips_are_shown_with_both_answers() -> None:
     rest = text[text.index("Cases that are not compared: 3") :]
     assert re.findall(r"plain:(\S+)\n(.+)\n", rest)[:3] == [
         ("c28", "removed"),
-        ("c0", "case or judge changed"),
+        ("c0", "changed and excluded"),
         ("c29", "added"),
     ]
 
@@ -309,7 +309,7 @@ def test_a_case_that_failed_and_is_not_compared_is_shown_with_what_it_came_to() 
     assert "Cases that are not compared: 3" in text
     for row in (
         "gone\nremoved\n✗ failed\nred\n-",
-        "edited\ncase or judge changed\n✗ failed\n✓ passed",
+        "edited\nchanged and excluded\n✗ failed\n✓ passed",
         "excluded\nquarantined now\n✗ failed\n✗ failed",
     ):
         assert row in text

@@ -8,6 +8,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Literal, get_args
 from unicodedata import category
 
+from pytest_packbench.model.errors import single_spaced
 from pytest_packbench.model.spelling import fold
 
 if TYPE_CHECKING:
@@ -170,11 +171,6 @@ _ENDS = " \"'.,;:()[]"
 _INSIDE_WORD = re.compile(
     r"(?<=\w)(?=\w) | (?<=\w-)(?=\w) | (?<=\w)(?=-\w) | (?<=\d[.,])(?=\d) | (?<=\d)(?=[.,]\d)", re.VERBOSE
 )
-
-
-def single_spaced(text: str) -> str:
-    """Return a text with one space for each run of white space."""
-    return " ".join(text.split())
 
 
 def occurs_in(quote: str, text: str) -> bool:

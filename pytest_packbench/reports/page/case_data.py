@@ -23,6 +23,7 @@ from pytest_packbench.analysis.listing import name_some
 from pytest_packbench.model.errors import pluralize
 from pytest_packbench.model.result import FURTHER_FIELDS, values_of
 from pytest_packbench.model.strict_json import NUMBERS
+from pytest_packbench.reports.blocks import SIGNS
 from pytest_packbench.reports.story import NOWHERE, Place
 from pytest_packbench.reports.terminal import lost_terms, quoted
 
@@ -138,17 +139,24 @@ def case_blocks(
     """
     rows: list[tuple[Any, ...]] = []
     packed, rule = _Details(sources), trials_rule_of(run)
+    words: dict[str, str] = {}
+    if baseline is not None:
+        # runs without a baseline need no comparison
+        from pytest_packbench.analysis.changes import SMALLER, Change
+        from pytest_packbench.reports.diff import KINDS
+
+        words = {kind: word.replace(" ", "_") or "same" for kind, (word, _) in KINDS.items()}
     # what is left out of a large page is of cases that passed
     for trials in sorted(by_case(results), key=lambda trials: all(result.score.passed for result in trials)):
         case = fold_case(trials, rule)
         before = None if baseline is None else baseline.get(case.case.test_id)
-        change = None if baseline is None else _change(before, case)
+        kinds = ["added"] if before is None else [*Change(before, case).kinds, SMALLER]
         made = (
             # by verdicts: those of a quarantined case are shown, too
             sum(result.score.verdict == "passed" for result in trials),
             len(trials),
             _tokens(trials),
-            change,
+            words.get(kinds[0]),
             None if before is None else (before.score.verdict, before.score.score, before.score.answer),
             _effects_of(case),
             f"pytest {quoted(case.case.nodeid)} {sources.place.options}".rstrip(),
@@ -165,19 +173,12 @@ def case_blocks(
         "pack": run.pack,
         "label": " ".join(filter(None, told_apart)),
         "root": sources.place.root,
+        "signs": SIGNS,
+        "changes": list(words.values()),
         # equal values beside each other are compressed best
         "columns": dict(zip((*_ROW_FIELDS, *_MADE), zip(*rows, strict=True), strict=False)),
     }
     return CaseBlocks((Block("rows", _compressed(_json(table))), *packed.blocks), packed.notices())
-
-
-def _change(before: Result | None, case: Result) -> str:
-    if before is None:
-        return "added"
-    # runs without a baseline need no comparison
-    from pytest_packbench.analysis.changes import change_of
-
-    return change_of(before, case)
 
 
 def root_link(root: Path, folder: Path) -> str | None:

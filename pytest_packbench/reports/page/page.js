@@ -3,8 +3,9 @@
 // All text of cases, models and files goes through textContent: nothing here parses HTML.
 (() => {
   const $ = (id) => document.getElementById(id);
-  const SIGNS = { __proto__: null, passed: "✓", failed: "✗", error: "!", vacuous: "∅", known_hole: "○", not_run: "–", quarantined: "‖" };
-  const CHANGES = ["new_failure", "recovered", "regressed", "improved", "added", "changed", "same"];
+  // the sign of each verdict and the kinds of changes, the worst first: the data have them
+  let SIGNS = {};
+  let CHANGES = [];
   const RANK = { __proto__: null, failed: 2, error: 3, vacuous: 4, not_run: 5, known_hole: 6, quarantined: 7, passed: 9 };
   const PAGE_ROWS = 100;
   const LONG_TEXT = 1600;
@@ -152,6 +153,8 @@
 
   /** Return the rows of a run, with what follows from their columns. */
   const rowsOf = (table, page) => {
+    SIGNS = table.signs;
+    if (table.changes.length) CHANGES = table.changes;
     const names = Object.keys(table.columns);
     const size = names.length ? table.columns[names[0]].length : 0;
     return Array.from({ length: size }, (_, index) => complete(named(names, names.map((name) => table.columns[name][index])), table, page));
@@ -239,7 +242,7 @@
       const isEqual = isWhole ? (text) => text === value : CONTAINS.has(name) ? (text) => text.includes(value) : (text) => text.startsWith(value);
       return (row) => lower(row).some(isEqual);
     }
-    if (word in SIGNS) return (row) => status(row) === word;
+    if (Object.hasOwn(SIGNS, word)) return (row) => status(row) === word;
     if (word === "failing") return isFailing;
     if (word === "stale") return (row) => Boolean(row.stale);
     if (CHANGES.includes(word)) return (row) => row.change === word;

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import pairwise
 from typing import TYPE_CHECKING, NamedTuple
 from urllib.parse import quote
 
 from pytest_packbench.analysis.conclusion import caveats, run_verdict
 from pytest_packbench.analysis.formatting import (
     DASH,
+    capitalized,
     format_duration,
     format_interval,
     format_mean,
@@ -46,15 +48,16 @@ from pytest_packbench.reports.story import (
     gates_table,
     rate_tables,
     refusals_table,
+    trend_table,
     wrong_controls,
 )
 from pytest_packbench.reports.terminal import spent_text
 from pytest_packbench.runs.metadata import recorded_spending
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
-    from pytest_packbench.analysis.changes import BaselineOutcome, Comparison
+    from pytest_packbench.analysis.changes import Comparison
     from pytest_packbench.analysis.conclusion import Conclusion
     from pytest_packbench.analysis.counting import Statistics
     from pytest_packbench.model.gate import GateResult
@@ -65,20 +68,6 @@ if TYPE_CHECKING:
 
     Link = Callable[[str], str]
 
-_CHANGES = (
-    ("New failures", {"new_failures": ""}, ""),
-    ("Recovered", {"fixed": ""}, ""),
-    ("Lower scores", {"regressed": ""}, "screen"),
-    ("Other changes of the verdict", {"verdict_changed": ""}, "screen"),
-    ("Higher scores", {"improved": ""}, "screen"),
-)
-"""The lists of cases that changed: their titles, kinds and styles."""
-_NOT_COMPARED = {
-    "removed": "removed",
-    "hash_changed": "case or judge changed",
-    "quarantined": "quarantined now",
-    "added": "added",
-}
 _SAID = ("verdict", "score", "trials passed", "expected", "actual", "kind", "message", "terms in detail")
 """What the page says of each case that did not pass."""
 _LIMITS = "What this run shows, and what it does not"
@@ -87,6 +76,8 @@ _MAX_FLIPS = 50
 _MAX_PRINTED = 10
 _FEW_GROUPS = 10
 _FAILING = ("failed", "error")
+# the kinds of changes that are printed
+_FLIPS = ("new_failures", "fixed")
 _TENTH_OF_A_CENT = 0.001
 _LINES = (
     "A step of the pass rate may come from cases that were added, removed or edited: packbench history counts them."
@@ -205,7 +196,7 @@ def overview_html(pages: Sequence[RunPage], title: str, redact: Callable[[str], 
 
 
 def _tiles(page: RunPage) -> Iterator[Tile]:
-    conclusion, comparison = page.conclusion, _compared(page.conclusion)
+    conclusion, comparison = page.conclusion, page.conclusion.compared
     statistics, gates, controls = conclusion.statistics, conclusion.gates, conclusion.controls
     overall, verdicts = statistics.overall, statistics.totals.verdicts
     interval = f"{format_percent(overall.passed, overall.n)} ({format_interval(overall.interval)})"
@@ -226,8 +217,10 @@ def _tiles(page: RunPage) -> Iterator[Tile]:
         color = "broken" if verdicts["error"] else ""
         yield Tile("Not judged", str(statistics.totals.selected - overall.n), ", ".join(unjudged), color)
     if comparison is not None:
+        from pytest_packbench.reports.diff import NOT_COMPARED, changes_table
+
         changed = comparison.counts()
-        unseen = sum(map(_failed_before, _changes_table(comparison, _NOT_COMPARED).rows))
+        unseen = sum(map(_failed_before, changes_table("", comparison, NOT_COMPARED).rows))
         gone = f"; {unseen} that failed there not compared" if unseen else ""
         failing, note = changed["new_failures"], f"{changed['fixed']} recovered since the baseline{gone}"
         yield Tile("New failures", str(failing), note, "fail" if failing else "")
@@ -273,7 +266,7 @@ def _gate_svg(gate: GateResult) -> str:
 
 def _judgement(text: str, *, failed: bool) -> Text:
     sign, color = ("✗ failed", "fail") if failed else ("✓ passed", "pass")
-    return Text(f"{_capitalized(text)}.", sign=sign, color=color)
+    return Text(f"{capitalized(text)}.", sign=sign, color=color)
 
 
 def _policy(conclusion: Conclusion) -> Iterator[Block]:
@@ -290,59 +283,35 @@ def _controls(conclusion: Conclusion) -> Iterator[Block]:
     if tally.wrong or tally.as_written:
         yield _judgement(tally.line(), failed=bool(tally.wrong))
     else:
-        yield Text(f"{_capitalized(tally.line())}.", sign="\u2013 not run", color="plain")
+        yield Text(f"{capitalized(tally.line())}.", sign="\u2013 not run", color="plain")
     yield Text("Controls are recordings of wrong answers, each with the end that it must have.", css="intro")
     yield wrong_controls(tally, _MAX_FLIPS)
 
 
-def _compared(conclusion: Conclusion) -> Comparison | None:
-    return None if conclusion.baseline is None else conclusion.baseline.compared
-
-
 def _baseline(conclusion: Conclusion, link: Link) -> Iterator[Block]:
-    outcome, comparison = conclusion.baseline, _compared(conclusion)
+    outcome, comparison = conclusion.baseline, conclusion.compared
     if outcome is not None:
-        yield from _about_comparison(outcome)
-    if comparison is not None:
-        from pytest_packbench.reports.diff import sentences
+        from pytest_packbench.reports.diff import about_comparison
 
-        for title, words, css in _CHANGES:
-            yield _changed(title, comparison, words, link, css)
-        yield _changed("Cases that are not compared", comparison, _NOT_COMPARED, link)
+        yield from (replace(said, text=f"{capitalized(said.text)}.") for said in about_comparison(outcome))
+    if comparison is not None:
+        if comparison.committed:
+            yield Text("The baseline is the committed one; answers and terms are not stored in it.", css="intro")
+        from pytest_packbench.analysis.changes import SMALLER
+        from pytest_packbench.reports.diff import KINDS, NOT_COMPARED, sentences
+
+        for kind, (_, title) in KINDS.items():
+            if kind not in {*NOT_COMPARED, SMALLER}:
+                yield _changed(title, comparison, [kind], link, "" if kind in _FLIPS else "screen")
+        yield _changed("Cases that are not compared", comparison, NOT_COMPARED, link)
         yield Section("Mean change", [Points(sentences(comparison))], css="screen")
 
 
-def _about_comparison(outcome: BaselineOutcome) -> Iterator[Block]:
-    """Yield what to know before the cases: what was compared, and what limits or fails the comparison."""
-    comparison = outcome.compared
-    if comparison is None:
-        color, sign = ("fail", "✗ not compared") if outcome.fails_unseen else ("warn", "\u2013 not compared")
-        yield Text(f"{_capitalized(outcome.problem)}.", sign=sign, color=color)
-    else:
-        from pytest_packbench.reports.diff import comparison_headline
-
-        baseline = comparison.baseline
-        compared = f"{_capitalized(comparison_headline(comparison))}, compared with run {baseline.run_id}"
-        yield Text(f"{compared} of {minute(baseline.finished_at)}." if baseline.finished_at else f"{compared}.")
-        for text in comparison.differences:
-            yield Text(f"The runs differ in {text}.", sign="! forced comparison", color="warn")
-        if comparison.committed:
-            yield Text("The baseline is the committed one; answers and terms are not stored in it.", css="intro")
-    if outcome.warning:
-        yield Text(f"{_capitalized(outcome.warning)}.", sign="! note", color="warn")
-    if not outcome.fails_unseen:
-        yield from (_judgement(text, failed=True) for text in outcome.failures)
-
-
-def _changes_table(comparison: Comparison, words: Mapping[str, str]) -> Table:
+def _changed(title: str, comparison: Comparison, kinds: Sequence[str], link: Link, css: str = "") -> Section:
+    """Return the cases that changed in some ways, with both answers; those first that failed before."""
     from pytest_packbench.reports.diff import changes_table
 
-    return changes_table("", comparison, words)
-
-
-def _changed(title: str, comparison: Comparison, words: Mapping[str, str], link: Link, css: str = "") -> Section:
-    """Return the cases that changed in some ways, with both answers; those first that failed before."""
-    table = _changes_table(comparison, words)
+    table = changes_table("", comparison, kinds)
     first = sorted(table.rows, key=_failed_before, reverse=True)[:_MAX_FLIPS]
     # the run has no case that was removed
     rows = [(_case_cell(str(row[0]), link if row[3] else None), *row[1:]) for row in first]
@@ -377,24 +346,14 @@ def _trend(page: RunPage) -> Iterator[Block]:
     if not page.trend:
         return
     points = [*page.trend, *_own_point(page)]
-    rows = [
-        (
-            Cell(point.run.run_id, css="mono"),
-            minute(point.run.finished_at),
-            verdict_cell(point.status),
-            f"{point.passed} of {point.judged}",
-            format_interval(point.interval),
-            format_mean(point.mean_score),
-            "rules changed" if point.run.suite_sha256 != before.run.suite_sha256 else None,
-        )
-        for before, point in zip([points[0], *points], points, strict=False)
-    ]
     earlier = pluralize(len(page.trend), "earlier complete run")
     own = " and this one" if len(points) > len(page.trend) else "; this one has only a part of the suite"
     yield Text(f"{earlier} of this suite with the same mode, target and model{own}. {_LINES}", css="intro")
     yield Markup(trend_svg(points))
-    head = ("run", "finished", "result", "passed", "95 % interval", "mean score", "since the run before")
-    yield Section("The same as a table", [Table("Runs, oldest first", head, rows, numbers=(3, 5))], folded=True)
+    table = trend_table(
+        "Runs, oldest first", points, [{}, *({"change": now.since(old)} for old, now in pairwise(points))]
+    )
+    yield Section("The same as a table", [table], folded=True)
 
 
 def _own_point(page: RunPage) -> Iterator[TrendPoint]:
@@ -493,7 +452,3 @@ def _money(amount: float) -> str:
     if amount >= 1 or not amount:
         return f"{amount:.2f}"
     return f"{amount:.4f}" if amount >= _TENTH_OF_A_CENT else f"{amount:.6f}"
-
-
-def _capitalized(text: str) -> str:
-    return text[:1].upper() + text[1:]

@@ -7,8 +7,9 @@ import re
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from pytest_packbench.model.errors import single_spaced
 from pytest_packbench.packs.tariff.checks.base import WIDTHS, Violation, check, check_result, listed, quoted
-from pytest_packbench.packs.tariff.notation import digits, line_of, occurs_in, single_spaced
+from pytest_packbench.packs.tariff.notation import digits, line_of, occurs_in
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
