@@ -1,4 +1,4 @@
-"""The header of a report: what `report.json` states of a run beside its cases, and the numbers in it."""
+"""The header of a report: what `report.json` states of a run without its cases, and the numbers in it."""
 
 from __future__ import annotations
 
