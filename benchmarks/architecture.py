@@ -74,14 +74,14 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.architecture", description="how the code is laid out")
     parser.add_argument("--no-way", action="store_true", help="leave out the path of a case, which runs pytest")
     parser.add_argument(
-        "--tokens", nargs="*", metavar="COMMIT", help="count tokens, or what has changed since a commit"
+        "--tokens", nargs="*", metavar="COMMIT", help="only count tokens, or what has changed since a commit"
     )
     arguments = parser.parse_args(argv)
-    if arguments.tokens is not None:
-        # imported here, since a test runs this file alone
-        from benchmarks.weight import weight_lines
+    # imported here, since a test runs this file alone
+    from benchmarks.weight import weight_lines
 
-        print("\n".join(weight_lines(HOME, PACKAGE, arguments.tokens)))
+    print("\n".join(weight_lines(HOME, PACKAGE, arguments.tokens or [])), end="\n\n")
+    if arguments.tokens is not None:
         return 0
     print("\n".join(size_lines(sizes(HOME / PACKAGE))), end="\n\n")
     known = runtime_imports(PACKAGE)

@@ -23,6 +23,11 @@ PAIRS = (8, 12, 24, 50, 200)
 LOST = -1.0
 
 
+def alone(_: int) -> int:
+    """Return the size of a group that is one pair."""
+    return 1
+
+
 def sometimes(
     rate: float, change: Callable[[Random], float], other: Callable[[Random], float] = lambda _: 0.0
 ) -> Callable[[Random], float]:
@@ -30,26 +35,31 @@ def sometimes(
     return lambda random: change(random) if random.random() < rate else other(random)
 
 
-KINDS: dict[str, tuple[Callable[[Random], float], float, int]] = {
-    "one in twenty cases is lost": (sometimes(0.05, lambda _: LOST), -0.05, 1),
-    "one in five cases is lost": (sometimes(0.2, lambda _: LOST), -0.2, 1),
+KINDS: dict[str, tuple[Callable[[Random], float], float, Callable[[int], int]]] = {
+    "one in twenty cases is lost": (sometimes(0.05, lambda _: LOST), -0.05, alone),
+    "one in five cases is lost": (sometimes(0.2, lambda _: LOST), -0.2, alone),
     "small changes, and one in twenty is lost": (
         sometimes(0.05, lambda _: LOST, lambda random: random.gauss(0, 0.03)),
         -0.05,
-        1,
+        alone,
     ),
-    "one in ten changes, up or down": (sometimes(0.1, lambda random: random.uniform(-0.5, 0.5)), 0.0, 1),
-    "a tenth of groups of three is lost together": (sometimes(0.1, lambda _: LOST), -0.1, 3),
+    "one in ten changes, up or down": (sometimes(0.1, lambda random: random.uniform(-0.5, 0.5)), 0.0, alone),
+    "all win as much, but one in five, which is lost": (sometimes(0.2, lambda _: LOST, lambda _: 0.9), 0.52, alone),
+    "a tenth of groups of three is lost together": (sometimes(0.1, lambda _: LOST), -0.1, lambda _: 3),
+    "half of the groups are lost, one of them is of twenty": (
+        sometimes(0.5, lambda _: LOST),
+        -0.5,
+        lambda number: 1 if number else 20,
+    ),
 }
-"""For each kind: the change of a pair or a group, the true mean, and the pairs of a group."""
+"""For each kind: the change of a pair or a group, the true mean, and how many pairs a group has, by its number."""
 
 
 def sample(kind: str, pairs: int, random: Random) -> PairedMean:
     """Draw so many pairs, or groups, and return the mean of their changes with its interval."""
     draw, _, size = KINDS[kind]
-    drawn = [draw(random) for _ in range(pairs)]
-    clusters = [str(number) for number in range(pairs) for _ in range(size)] if size > 1 else None
-    mean = paired_mean([change for change in drawn for _ in range(size)], clusters)
+    drawn = [[draw(random)] * size(number) for number in range(pairs)]
+    mean = paired_mean((), drawn)
     assert mean is not None, "there are pairs"  # noqa: S101 - for the type checker
     return mean
 

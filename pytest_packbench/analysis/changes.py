@@ -1,17 +1,18 @@
 """Two runs, case by case: what improved, what regressed, what is not comparable, and whether it may be chance.
 
 The cases of both runs are taken in turn and paired by their test id. Nothing is kept of a case that did not change but
-the change of its score; of each kind of change, the first rows and their number are.
+the change of its score, as a number of eight bytes; of each kind of change, the first rows and their number are.
 """
 
 from __future__ import annotations
 
 import math
 import re
+from array import array
 from collections import Counter, defaultdict, deque
 from dataclasses import dataclass, field, replace
 from functools import cached_property, reduce
-from itertools import groupby
+from itertools import chain, groupby
 from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 from pytest_packbench.analysis.counting import (
@@ -19,9 +20,9 @@ from pytest_packbench.analysis.counting import (
     MEAN,
     by_case,
     cluster_facet,
-    cluster_of,
     fold_case,
     groups_of,
+    in_order,
     trials_rule_of,
     trials_rule_text,
 )
@@ -202,21 +203,20 @@ class GroupChanges:
 
     Attributes:
         unchanged: how many there are.
-        regressed: the test ids of those that regressed.
-        new_failures: the test ids of those that are a failure now and were not before.
-        deltas: the change of score of each case that has one in both runs, with its cluster.
+        kinds: the test ids of those of a kind of change, by the kind.
+        deltas: the changes of score of the cases that have one in both runs, by their value of
+            the facet that cases share; those without one are independent, under None.
     """
 
     unchanged: int = 0
-    regressed: list[str] = field(default_factory=list)
-    new_failures: list[str] = field(default_factory=list)
-    deltas: list[tuple[float, str]] = field(default_factory=list)
+    kinds: dict[str, TopRows[str]] = field(default_factory=lambda: defaultdict(lambda: TopRows(str)))
+    deltas: dict[str | None, array[float]] = field(default_factory=lambda: defaultdict(lambda: array("d")))
 
     @cached_property
     def mean(self) -> PairedMean | None:
         """The paired mean difference of their scores, after the last case; None if no case has a score in both runs."""
-        values, clusters = zip(*self.deltas, strict=True) if self.deltas else ((), ())
-        return paired_mean(values, clusters)
+        clusters = [deltas for cluster, deltas in self.deltas.items() if cluster is not None]
+        return paired_mean(self.deltas[None], clusters)
 
 
 class Comparison:
@@ -289,14 +289,19 @@ class Comparison:
 
     def close(self) -> Self:
         """Add the last case, and what is left of the baseline."""
+        deque(self.closing(), 0)
+        return self
+
+    def closing(self) -> Iterator[None]:
+        """Do what `close` does, and yield after each case of the baseline."""
         self._take_last()
         for case in self._earlier:
             self._take(case, now=False)
+            yield
         for table, waiting in zip((self.removed, self.added), self._waiting, strict=True):
             for case in waiting.values():
                 table.add(case)
             waiting.clear()
-        return self
 
     def _take_last(self) -> None:
         """Pair the last case and the next one of the baseline, so that a case does not wait long for its other one."""
@@ -335,10 +340,11 @@ class Comparison:
         before, after = ([key for key in groups_of(end) if key[0] in self._by and key[1]] for end in change)
         for group in (self.groups[key] for key in (ALL, *(after or before))):
             group.unchanged += 1
-            group.regressed += [change.test_id] * ("regressed" in kinds)
-            group.new_failures += [change.test_id] * ("new_failures" in kinds)
+            for kind in kinds:
+                group.kinds[kind].add(change.test_id)
             if change.delta is not None:
-                group.deltas.append((change.delta, cluster_of(change.after, self._facet)))
+                shared = change.after.case.facets.get(self._facet) if self._facet else None
+                group.deltas[shared].append(change.delta)
         if self._unchanged is not None:
             self._unchanged(*change)
 
@@ -472,17 +478,16 @@ def compare(
     problems: list[Exception] = []
 
     def noted(run: StoredRun, *, is_later: bool) -> Iterator[Result]:
-        for result in run.results:
+        for result in in_order(run.results):
             seen.append((result, is_later))
             yield result
 
     def read() -> Iterator[tuple[Result, bool]]:
         try:
-            for case in cases_of(current.run, noted(current, is_later=True), current.attempts):
-                comparison.add(case)
+            later = cases_of(current.run, noted(current, is_later=True), current.attempts)
+            for _ in chain(map(comparison.add, later), comparison.closing()):
                 yield from seen
                 seen.clear()
-            comparison.close()
             yield from seen
         except Exception as error:
             problems.append(error)

@@ -108,12 +108,17 @@ def by_case(results: Iterable[Result]) -> Iterator[Sequence[Result]]:
         results: a sequence in any order, whose cases are yielded by test id; or a stream in which the results of a case
             follow each other, read while its cases are yielded.
     """
-    if isinstance(results, list | tuple):
-        results = sorted(results, key=lambda result: (*_case_key(result), result.attempt.trial))
-    for _, group in groupby(results, key=_case_key):
+    for _, group in groupby(in_order(results), key=_case_key):
         attempts = list(group)
         is_one = len(attempts) == 1 or len({result.attempt.trial for result in attempts}) == len(attempts)
         yield from [attempts] if is_one else ([result] for result in attempts)
+
+
+def in_order(results: Iterable[Result]) -> Iterable[Result]:
+    """Return results as `by_case` takes them: a sequence sorted by case and trial, a stream as it is."""
+    if isinstance(results, list | tuple):
+        return sorted(results, key=lambda result: (*_case_key(result), result.attempt.trial))
+    return results
 
 
 def _case_key(result: Result) -> tuple[str, str]:
@@ -348,7 +353,8 @@ class Numbers:
                 continue
             groups[key].add(profile, case.score.score)
             if self.facet and profile.counted:
-                groups[key].clusters.add(cluster_of(case, self.facet))
+                # no value contains a line end
+                groups[key].clusters.add(case.case.facets.get(self.facet, f"\n{case.case.test_id}"))
 
     def _profile(self, case: Result) -> Profile:
         """Return what metrics use of a case, the same object for equal ones."""
@@ -548,13 +554,6 @@ def cluster_facet(run: Run) -> str:
     """Return the facet that a run's cases share by design; empty for none."""
     facet = run.settings.get(CLUSTER_SETTING)
     return facet if isinstance(facet, str) else ""
-
-
-def cluster_of(result: Result, facet: str) -> str:
-    """Return the cluster of a result's case: its value of the facet; the case itself if it has none."""
-    value = result.case.facets.get(facet) if facet else None
-    # no facet value contains a line end
-    return f"\n{result.case.test_id}" if value is None else value
 
 
 def facet_words(facet: str) -> str:

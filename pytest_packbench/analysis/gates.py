@@ -196,13 +196,14 @@ class GateJudge(NamedTuple):
 
 
 def _changed_cases(result: GateResult, group: GroupChanges) -> GateResult:
-    test_ids = sorted(group.regressed if result.metric == "regressions" else group.new_failures)
-    passed = len(test_ids) <= (result.max or 0)
-    more = [f"and {len(test_ids) - _NAMED} more"] if len(test_ids) > _NAMED else []
-    compared = f"{len(test_ids)} {'<=' if passed else '>'} max {result.max:g}"
-    parts = (f"{compared} over {pluralize(group.unchanged, 'case')} in both runs", *test_ids[:_NAMED], *more)
+    changed = group.kinds["regressed" if result.metric == "regressions" else "new_failures"]
+    count = changed.count
+    passed = count <= (result.max or 0)
+    more = [f"and {count - _NAMED} more"] if count > _NAMED else []
+    compared = f"{count} {'<=' if passed else '>'} max {result.max:g}"
+    parts = (f"{compared} over {pluralize(group.unchanged, 'case')} in both runs", *changed.first[:_NAMED], *more)
     text = line(result.subject, parts, passed=passed)
-    return replace(result, passed=passed, observed=len(test_ids), text=text)
+    return replace(result, passed=passed, observed=count, text=text)
 
 
 def _mean_change(result: GateResult, group: GroupChanges, *, authored: bool) -> GateResult:
@@ -217,7 +218,8 @@ def _mean_change(result: GateResult, group: GroupChanges, *, authored: bool) -> 
         interval = "authored answers, so no interval"
     elif mean.low is not None and mean.high is not None:
         ends = mean.low, mean.high
-        interval = f"two-sided 95 % confidence interval {format_change(mean.low, 3)} to {format_change(mean.high, 3)}"
+        kind = "exact one-sided 95 % bound" if mean.method == "exact" else "two-sided 95 % confidence interval"
+        interval = f"{kind} {format_change(mean.low, 3)} to {format_change(mean.high, 3)}"
     parts = (f"{value} {'>=' if passed else '<'} min {limit} over {pluralize(mean.n, 'pair')}", interval)
     text = line(result.subject, parts, passed=passed)
     return replace(result, passed=passed, observed=mean.mean, interval=ends, text=text)

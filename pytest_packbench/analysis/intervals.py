@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import math
 from functools import lru_cache
+from itertools import chain, repeat
 from typing import TYPE_CHECKING, NamedTuple
 
 from pytest_packbench.model.metric import Interval
 from pytest_packbench.model.score import TOLERANCE
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Collection, Iterable, Sequence
 
 
 CONFIDENCE = 0.95
@@ -154,7 +155,7 @@ class PairedMean(NamedTuple):
     detectable: float | None
 
 
-def paired_mean(differences: Sequence[float], clusters: Sequence[str] | None = None) -> PairedMean | None:
+def paired_mean(independent: Sequence[float], clusters: Collection[Sequence[float]] = ()) -> PairedMean | None:
     """Return the mean of paired differences with an interval that also holds for few pairs.
 
     It is Student's interval of the mean with one more cluster of each extreme, -1 and +1, in its spread, so that few
@@ -162,42 +163,44 @@ def paired_mean(differences: Sequence[float], clusters: Sequence[str] | None = N
     American Statistician 52:119-126). Where all clusters changed alike, or not at all, it reaches as far as the share
     of others that they don't rule out: see `unseen_rate_bound`. `python -m benchmarks.intervals` shows its coverage.
 
-    Pairs of one cluster count as one sum (Cameron and Miller 2015, Journal of Human Resources 50:317-372).
+    Pairs of one cluster count as one sum (Cameron and Miller 2015, Journal of Human Resources 50:317-372), and clusters
+    as so many of equal size as have the same weight.
 
     Args:
-        differences: current minus baseline, -1 to 1, one per case; trials of a case have been averaged.
-        clusters: the cluster of each difference; None if all are independent.
+        independent: current minus baseline, -1 to 1, one per case; trials of a case have been averaged.
+        clusters: the same for each cluster of cases that are not independent, with one case or more.
 
     Returns:
         The mean and its interval; None without pairs.
-
-    Raises:
-        ValueError: the number of clusters is not that of differences.
     """
-    n = len(differences)
-    if not n:
+    count = len(independent) + len(clusters)
+    if not count:
         return None
-    mean = _without_noise(math.fsum(differences) / n)
-    groups = _cluster_sums(differences, clusters)
-    count = len(groups)
+    n = len(independent) + sum(map(len, clusters))
+    mean = _without_noise(math.fsum(chain(independent, *clusters)) / n)
     if count == 1:
         return PairedMean(n=n, clusters=1, mean=mean, low=None, high=None, method="none", detectable=None)
-    spread = math.fsum((total - size * mean) ** 2 for total, size in groups)
-    method, half, detectable = "exact", unseen_rate_bound(count) or 0.0, None
+    sums = chain(zip(independent, repeat(1)), ((math.fsum(each), len(each)) for each in clusters))
+    spread = math.fsum((total - size * mean) ** 2 for total, size in sums)
+    # clusters of different sizes tell as much as fewer equal ones (Kish 1965, Survey Sampling)
+    equal = n * n / (len(independent) + sum(len(each) ** 2 for each in clusters))
+    # as many others as are not ruled out may have changed as far as is possible, on either side
+    method, unseen, detectable = "exact", unseen_rate_bound(equal) or 0.0, None
+    below, above = unseen * (1 + mean), unseen * (1 - mean)
     if math.sqrt(spread) / n > TOLERANCE:
-        size = n / count
+        size = n / equal
         spread += size**2 * ((1 - mean) ** 2 + (1 + mean) ** 2)
         # for clusters of one pair this is the usual standard error of a mean, with two pairs more
-        error = math.sqrt((count + 2) / (count + 1) * spread) / (n + 2 * size)
-        method, half = "t", _t_quantile(count - 1) * error
-        reach = half + _normal_quantile(_POWER) * error
+        error = math.sqrt((equal + 2) / (equal + 1) * spread) / (n + 2 * size)
+        method, below = "t", _t_quantile(equal - 1) * error
+        above, reach = below, below + _normal_quantile(_POWER) * error
         detectable = reach if reach <= 1 else None
     return PairedMean(
         n=n,
         clusters=count,
         mean=mean,
-        low=max(-1.0, mean - half),
-        high=min(1.0, mean + half),
+        low=max(-1.0, mean - below),
+        high=min(1.0, mean + above),
         method=method,
         detectable=detectable,
     )
@@ -227,7 +230,7 @@ def mcnemar_p_value(lost: int, won: int) -> float:
     return min(1.0, 2 * total)
 
 
-def unseen_rate_bound(n: int) -> float | None:
+def unseen_rate_bound(n: float) -> float | None:
     """Return the exact one-sided 95 % upper bound of a rate of which `n` cases showed no event.
 
     Returns:
@@ -245,7 +248,7 @@ def _quantile(confidence: float) -> float:
 
 
 @lru_cache
-def _t_quantile(freedom: int) -> float:
+def _t_quantile(freedom: float) -> float:
     """Return the upper end of the two-sided 95 % interval of Student's t with so many degrees of freedom."""
     low, high = 0.0, 20.0
     for _ in range(_HALVINGS):
@@ -293,13 +296,3 @@ def _continued_fraction(x: float, a: float, b: float) -> float:
         if abs(change - 1.0) < _EXACT:
             break
     return total
-
-
-def _cluster_sums(differences: Sequence[float], clusters: Sequence[str] | None) -> list[tuple[float, int]]:
-    """Return the sum and the size of each cluster; without clusters, each difference is one."""
-    if clusters is None:
-        return [(difference, 1) for difference in differences]
-    members: dict[str, list[float]] = {}
-    for cluster, difference in zip(clusters, differences, strict=True):
-        members.setdefault(cluster, []).append(difference)
-    return [(math.fsum(each), len(each)) for each in members.values()]

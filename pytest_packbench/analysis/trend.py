@@ -7,6 +7,7 @@ Nothing is judged again.
 from __future__ import annotations
 
 from contextlib import suppress
+from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from pytest_packbench.analysis.counting import by_case, fold_case, trials_rule_of
@@ -17,7 +18,6 @@ from pytest_packbench.runs.reading import open_run
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
-    from pathlib import Path
 
     from pytest_packbench.model.result import Result
     from pytest_packbench.model.run import Run
@@ -178,7 +178,8 @@ def read_earlier(folder: Path, opened: StoredRun | None = None) -> EarlierRun:
             has another folder; one line with the place in it.
         OSError: the report can't be read.
     """
-    if opened is None or not (folder / REPORT).samefile(opened.source):
+    # the file of an opened run may be gone
+    if opened is None or not (Path(opened.source).exists() and (folder / REPORT).samefile(opened.source)):
         opened = open_run(folder, checked=False)
     run = opened.run
     if run.run_id != folder.name:

@@ -68,7 +68,7 @@ def _set(arguments: argparse.Namespace) -> Iterator[str]:
     history: list[BaselineChange] = []
     lines: list[str] = []
     if path.is_file():
-        before = open_run(path, checked=False).read()
+        before = open_run(path, checked=False)
         history += before.history
         lines += loosened(before, stored)
         yield f"{pluralize(len(lines), 'point')} looser than the baseline of {history[-1].run_id if history else path}"

@@ -12,7 +12,7 @@ from pytest_packbench.runs.folder import OUTPUT, find_run_source
 
 if TYPE_CHECKING:
     import argparse
-    from collections.abc import Collection, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
     from pytest_packbench.model.gate import GateResult
     from pytest_packbench.model.suite import Suite
@@ -109,7 +109,8 @@ def _check_runs(arguments: argparse.Namespace, runs: Sequence[StoredRun]) -> boo
 
     names = (arguments.rules or stored.run.requested_suite for stored in runs)
     suites = [suite_and_pack(name, arguments, by_name=not arguments.rules)[0] for name in names]
-    baselines = _baselines(arguments.baseline, {stored.run.suite for stored in runs})
+    baselines = _baselines(arguments.baseline, [stored.run.suite for stored in runs])
+    # whatever is damaged is an error before anything is printed
     judged = [_gates(stored, suite, baselines) for stored, suite in zip(runs, suites, strict=True)]
     passed = True
     for suite, stored, gates in zip(suites, runs, judged, strict=True):
@@ -167,8 +168,8 @@ def _controls_of(stored: StoredRun) -> tuple[str, bool]:
     return (controls.line(), bool(controls.wrong)) if controls is not None else ("", False)
 
 
-def _baselines(paths: Sequence[Path], suites: Collection[str]) -> dict[str, tuple[Path, StoredRun]]:
-    """Read the baselines, one per suite, and return them with their paths by suite.
+def _baselines(paths: Sequence[Path], suites: Sequence[str]) -> dict[str, tuple[Path, StoredRun]]:
+    """Open the baselines, one per suite, and return them with their paths by suite.
 
     Raises:
         UsageError: a baseline belongs to no run here.
@@ -178,13 +179,14 @@ def _baselines(paths: Sequence[Path], suites: Collection[str]) -> dict[str, tupl
         baseline = _load(path)
         suite = baseline.run.suite
         if suite in baselines or suite not in suites:
-            expected = f"one run of each suite among {', '.join(sorted(suites))}"
+            expected = f"one run of each suite among {', '.join(sorted({*suites}))}"
             raise UsageError(f"--baseline {path}: got a run of suite {suite}; expected {expected}")
-        baselines[suite] = path, baseline
+        # the results of one that several runs are compared with are needed again
+        baselines[suite] = path, baseline if suites.count(suite) == 1 else baseline.read()
     return baselines
 
 
 def _load(path: Path) -> StoredRun:
     from pytest_packbench.runs.reading import open_run
 
-    return open_run(find_run_source(path)).read()
+    return open_run(find_run_source(path))

@@ -37,7 +37,7 @@ from pytest_packbench.model.errors import CassetteError, describe_error, error_t
 from pytest_packbench.model.request import AnswerError, VerifyContext, VerifyRequest, WatchedContext
 from pytest_packbench.model.result import Attempt, EndedAttempt, adapter, format_timestamp
 from pytest_packbench.model.run import STUB
-from pytest_packbench.model.score import TRUNCATED, UNREADABLE, Outcome, ResultError, Score
+from pytest_packbench.model.score import COUNTED, TRUNCATED, UNREADABLE, Outcome, ResultError, Score, judged
 from pytest_packbench.model.strict_json import NUMBERS
 
 if TYPE_CHECKING:
@@ -793,6 +793,11 @@ def _score(context: SuiteContext, loaded: LoadedCase, state: AttemptState) -> No
     except ValidationError as error:
         message = f"the scorer returned a Score with a wrong value: {first_problem(error)}"
         raise _AttemptFailed("scorer_error", message) from None
+    if score.verdict in COUNTED and score.score is None:
+        raise _AttemptFailed("scorer_error", f"the scorer returned the verdict {score.verdict} without a score")
+    if score.passed and (score.threshold is None or judged(score.score or 0, score.threshold) == "failed"):
+        message = f"the scorer returned the verdict passed with the score {score.score}, threshold {score.threshold}"
+        raise _AttemptFailed("scorer_error", message)
     state.score = score
 
 

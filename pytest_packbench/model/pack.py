@@ -604,17 +604,17 @@ def paired_figures_of(pack: Pack, results: Iterable[tuple[Result, bool]]) -> tup
 
 def _pairs(pack: Pack, results: Iterable[tuple[Result, bool]]) -> Iterator[tuple[Mapping[str, Any], Mapping[str, Any]]]:
     # what the other run has not come to yet; little, since both are in the same order
-    waiting: tuple[dict[Any, Result], dict[Any, Result]] = {}, {}
+    waiting: tuple[dict[Any, Any], dict[Any, Any]] = {}, {}
     for result, is_later in results:
         key = result.case.test_id, result.attempt.trial
+        known = _summarized(pack, result), result.case.case_sha256, result.score.judge
         other = waiting[not is_later].pop(key, None)
         if other is None:
-            waiting[is_later][key] = result
+            waiting[is_later][key] = known
             continue
-        pair = (other, result) if is_later else (result, other)
-        before, now = (_summarized(pack, each) for each in pair)
-        hashes, judges = ({each.case.case_sha256 for each in pair}, {each.score.judge for each in pair})
-        if before is not None and now is not None and max(len(hashes - {None}), len(judges - {None})) <= 1:
+        (before, *was), (now, *is_now) = (other, known) if is_later else (known, other)
+        same = (len({*each} - {None}) <= 1 for each in zip(was, is_now, strict=True))
+        if before is not None and now is not None and all(same):
             yield before, now
 
 

@@ -212,7 +212,7 @@ else:
     class RunSettings(TypedDict, total=False):
         """The settings of a run that are read again; others are stored as they are."""
 
-        guards: list[str] | None
+        guards: list[str]
         trials: Annotated[int, Field(ge=1, strict=True)]
 
 

@@ -22,6 +22,8 @@ Share = Annotated[float, Field(ge=0, le=1, strict=True)]
 """A number from 0 to 1."""
 Number = Annotated[float, Strict()]
 Flag = Annotated[bool, Strict()]
+Word = Annotated[str, Strict()]
+"""A text: bytes are none."""
 Quarantine = Literal["skip", "xfail"]
 QUARANTINE: tuple[Quarantine, ...] = get_args(Quarantine)
 TOLERANCE = 1e-9
@@ -46,10 +48,10 @@ class Term:
         detail: the reason in a few words.
     """
 
-    name: str
+    name: Word
     effect: Effect = "add"
     value: Annotated[float, Field(ge=-1, le=1, strict=True)] = 0.0
-    detail: str = ""
+    detail: Word = ""
 
     __pydantic_config__ = _CHECKED
 
@@ -97,19 +99,19 @@ class Score:
     threshold: Share | None = None
     verdict: Verdict
     terms: tuple[Term, ...] = ()
-    match_level: str | None = None
+    match_level: Word | None = None
     match_depth: Count | None = None
-    message: str = ""
-    kind: str = ""
-    answer: str | None = None
+    message: Word = ""
+    kind: Word = ""
+    answer: Word | None = None
     refused: Flag | None = None
     decision: EvalDecision | None = None
     utility: Flag | None = None
     valid: Flag | None = None
-    judge: str | None = None
-    input_text: str = ""
-    expected_text: str = ""
-    actual_text: str = ""
+    judge: Word | None = None
+    input_text: Word = ""
+    expected_text: Word = ""
+    actual_text: Word = ""
 
     __pydantic_config__ = _CHECKED
 

@@ -160,7 +160,7 @@ def _runs(comparison: Comparison) -> Table:
         (
             name,
             *(getattr(run, field) for field in fields),
-            ", ".join(map(str, run.settings.get("guards") or ())),
+            ", ".join(map(str, run.settings.get("guards", ()))),
             cases,
             trials if max(comparison.trials) > 1 else None,
         )

@@ -40,7 +40,7 @@ MAX_SKIPPED_NAMED = 10
 # Unicode White_Space, which Rust trims; str.strip() would also remove U+001C to U+001F
 _WHITE_SPACE = "\t\n\v\f\r \x85\xa0\u1680\u2028\u2029\u202f\u205f\u3000" + "".join(map(chr, range(0x2000, 0x200B)))
 _READ_BUFFER = 1 << 20
-_SCALARS = (str, int)
+_SCALARS = frozenset({str, int, bool, type(None)})
 _FINITE_ENCODER = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":"))
 LineT = TypeVar("LineT")
 
@@ -162,11 +162,9 @@ def finite_line(value: Any) -> bytes:
 
 def finite_json(value: Any) -> Any:
     """Copy a value as plain JSON: tuples become arrays, keys strings, and numbers that are not finite null."""
-    # the most frequent case first
-    if value is None or isinstance(value, _SCALARS):
-        return value
     if isinstance(value, dict):
-        return {str(key): finite_json(item) for key, item in value.items()}
+        # without a call for what is most frequent
+        return {str(key): item if type(item) in _SCALARS else finite_json(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
         return [finite_json(item) for item in value]
     if isinstance(value, float) and not math.isfinite(value):

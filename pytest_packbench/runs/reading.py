@@ -10,9 +10,14 @@ from __future__ import annotations
 import json
 import os
 import re
+from array import array
+from codecs import iterdecode
+from collections import deque
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from io import TextIOWrapper
+from functools import partial
+from hashlib import blake2b
+from itertools import islice, pairwise
 from mmap import ACCESS_READ, mmap
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NoReturn, Self
@@ -178,10 +183,10 @@ def _document(path: Path) -> Iterator[Any]:
             end, start = found.pop(), found.pop()
             # not kept here: many runs may be open
             yield found.pop()
-            file.seek(0)
-            # what another program wrote before it
-            _parsed(file.read(start) + b'"packbench":0}', path, "JSON", _LIMIT.advice, _check_strict)
-            yield from _rows(file, end, path)
+            _check_before(file, start, path)
+            file.seek(end)
+            pieces = iterdecode(iter(partial(file.read, _CHUNK), b""), "utf-8")
+            yield from _elements(pieces, [""], f"{path}: /packbench/cases", _END)
             return
         file.seek(0)
         raw = file.read(_LIMIT.size + 1)
@@ -201,10 +206,10 @@ def _document(path: Path) -> Iterator[Any]:
     yield from rows
 
 
-def _parsed(raw: bytes, path: Path, what: str, advice: str, parse: Callable[[str], Any] = parse_strict) -> Any:
+def _parsed(raw: bytes, path: Path, what: str, advice: str) -> Any:
     """Parse a whole file strictly; `what` it has to be."""
     try:
-        return parse(raw.decode("utf-8"))
+        return parse_strict(raw.decode("utf-8"))
     except RecursionError:
         raise StoredRunError(f"{path}: not {what}: nested too deeply; {advice}") from None
     except NumberError as error:
@@ -212,11 +217,6 @@ def _parsed(raw: bytes, path: Path, what: str, advice: str, parse: Callable[[str
         raise StoredRunError(f"{path}: line {line} column {column}: {error}; {advice}") from None
     except ValueError as error:
         raise StoredRunError(f"{path}: not {what}: {error}; {advice}") from None
-
-
-def _check_strict(text: str) -> None:
-    """Raise what `parse_strict` raises, without keeping what is parsed."""
-    json.loads(text, object_pairs_hook=lambda pairs: bool(without_duplicates(pairs)), **NUMBERS)
 
 
 def _header(file: BinaryIO) -> list[Any]:
@@ -237,56 +237,88 @@ def _header(file: BinaryIO) -> list[Any]:
     return []
 
 
-def _rows(file: BinaryIO, start: int, path: Path) -> Iterator[Any]:
-    """Yield the rows of a report that begin at a byte; one of them, and a chunk of the file, are in memory."""
-    decode = json.JSONDecoder(object_pairs_hook=without_duplicates, **NUMBERS).raw_decode
-    file.seek(start)
-    number = 0
+def _check_before(file: BinaryIO, end: int, path: Path) -> None:
+    """Check that what another program wrote before a byte is strict JSON; of its tests, one is in memory."""
+    file.seek(0)
+    pieces = iterdecode((file.read(min(_CHUNK, end - start)) for start in range(0, end, _CHUNK)), "utf-8")
+    head, left = "", [""]
     try:
-        with TextIOWrapper(file, encoding="utf-8", newline="") as text:
-            chunk, place = text.read(_CHUNK), 0
-            while number or not chunk.startswith("]"):
-                try:
-                    row, end = decode(chunk, place)
-                    is_last = chunk[end] != ","
-                except (json.JSONDecodeError, IndexError) as error:
-                    # at least as much again as is there, so that a large row is not decoded from its start too often
-                    is_too_long = len(chunk) - place > _LIMIT.size
-                    more = "" if is_too_long else text.read(max(_CHUNK, len(chunk) - place))
-                    if not more:
-                        raise ValueError(getattr(error, "msg", "the file ends within them")) from None
-                    chunk, place = chunk[place:] + more, 0
-                    continue
-                yield row
-                number, place = number + 1, end + 1
-                if is_last:
-                    chunk = chunk[end:]
-                    break
-            if chunk + text.read(_CHUNK) != _END:
-                raise ValueError("expected the end of the report behind its cases")  # noqa: TRY301 - like the others
+        for key in ('"collectors":[', '"tests":['):
+            text = left.pop() + next(pieces, "")
+            before, found, *left = text.partition(key)
+            if found:
+                deque(_elements(pieces, left, key), 0)
+                # one element instead of all, behind which the array has to end
+                head += f"{before}{found}0"
+            else:
+                left = [text]
+        parse_strict("".join([head, *left, *pieces, '"packbench":0}']))
+    except (ValueError, RecursionError):
+        # as a whole, which tells the place
+        file.seek(0)
+        _parsed(file.read(end) + b'"packbench":0}', path, "JSON", _LIMIT.advice)
+
+
+def _elements(pieces: Iterator[str], left: list[str], place: str, end: str = "") -> Iterator[Any]:
+    """Yield the elements of an array one by one; one of them, and a piece of the text, are in memory.
+
+    Args:
+        pieces: the text behind what is left; one that begins behind the array may be read.
+        left: what was read of the text behind the bracket of the array; afterwards, from its last bracket.
+        place: the place of the array.
+        end: what has to be there from the last bracket to the end of the text; empty if that is not known.
+    """
+    decode = json.JSONDecoder(object_pairs_hook=without_duplicates, **NUMBERS).raw_decode
+    number = start = 0
+    try:
+        chunk = left.pop() or next(pieces, "")
+        is_last = chunk.startswith("]")
+        while not is_last:
+            try:
+                element, stop = decode(chunk, start)
+                is_last = chunk[stop] != ","
+            except (json.JSONDecodeError, IndexError) as error:
+                # at least as much again as is there, so that a large one is not decoded from its start too often
+                kept = len(chunk) - start
+                more = "" if kept > _LIMIT.size else "".join(islice(pieces, 1 + kept // _CHUNK))
+                if not more:
+                    raise ValueError(getattr(error, "msg", "the file ends within them")) from None
+                chunk, start = chunk[start:] + more, 0
+                continue
+            yield element
+            number, start = number + 1, stop + (not is_last)
+        left.append(chunk[start:])
+        if end and left[0] + next(pieces, "") != end:
+            raise ValueError("expected the end of the report behind its cases")  # noqa: TRY301 - like the others
     except (ValueError, RecursionError) as error:
-        raise StoredRunError(f"{path}: /packbench/cases/{number}: not JSON: {error}; {_LIMIT.advice}") from None
+        raise StoredRunError(f"{place}/{number}: not JSON: {error}; {_LIMIT.advice}") from None
 
 
 def _results(rows: Iterable[Any], run: Run, file: Path) -> Iterator[Result]:
-    before: Result | None = None
-    # files that can't be read may have the same id
-    seen: dict[tuple[str, str, int], int] = {}
+    before: tuple[Any, ...] = ()
+    # what tells a case, in eight bytes for each, so that a run of any size can be read
+    cases = array("Q")
     for number, row in enumerate(rows):
         place = f"{file}: /packbench/cases/{number}"
         result = _validated(lambda row: result_from({**row, "suite": run.suite}), row, place)
         if result.score.score is None and result.score.verdict in COUNTED:
             missing = f"the score is missing, but the verdict is {result.score.verdict}"
             raise StoredRunError(f"{place}/score: not a run document: {missing}; expected a number from 0 to 1")
-        first = seen.setdefault((result.case.file, *_attempt(result)), number)
-        if first != number:
-            twice = f"{result.case.test_id} is in /packbench/cases/{first} as well"
-            raise StoredRunError(f"{place}: {twice}; restore the file from the run")
-        if before is not None and sort_key(result) < sort_key(before):
-            order = f"{result.case.test_id} follows {before.case.test_id}"
+        key = sort_key(result)
+        if key <= before:
+            order = f"{result.case.test_id} follows {before[1]}"
             raise StoredRunError(f"{place}: {order}; expected cases sorted by id")
-        before = result
+        # files that can't be read may have the same id
+        if key[:3] != before[:3]:
+            names = repr(key[1:3]).encode()
+            cases.append(int.from_bytes(blake2b(names, digest_size=8).digest()))
+        before = key
         yield result
+    for case, following in pairwise(sorted(cases)):
+        if case == following:
+            raise StoredRunError(
+                f"{file}: /packbench/cases: a case is there under two ids; restore the file from the run"
+            )
 
 
 def _attempt(result: Result) -> tuple[str, int]:

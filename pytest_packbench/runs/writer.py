@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from pytest_packbench.model.run import Run
     from pytest_packbench.runs.resume import PriorResults
 
-_ENCODER = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":"), default=str)
+_ENCODER = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), default=str)
 _ROWS = ".rows.tmp"
 """The rows of the report, until it is written; one of `DRAFTS`."""
 _LEAST_SPACE = 2**20
@@ -383,11 +383,8 @@ def _member(key: str, value: object) -> Iterator[str]:
 
 
 def _encoded(value: object) -> str:
-    try:
-        return _ENCODER.encode(value)
-    except (ValueError, TypeError):
-        # another plugin's part of the document may have any number, and any key
-        return _ENCODER.encode(finite_json(value))
+    # another plugin's part of the document may have any number, and any key
+    return _ENCODER.encode(finite_json(value))
 
 
 def _line(value: dict[str, Any]) -> bytes:

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 KEY = "sk-0123456789abcdefghij"
-LAST = '    actual_text: str = ""\n'
+LAST = '    actual_text: Word = ""\n'
 ADDED = "    doubt: Share | None = None\n    remark_of_scorer: str | None = None\n"
 CONFTEST = """
 import os

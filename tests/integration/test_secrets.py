@@ -354,10 +354,15 @@ def pytest_json_runtest_metadata(item, call):
 
 def pytest_json_modifyreport(json_report):
     json_report["note"] = {KEY: [KEY]}
+    json_report["shape"] = {1: "first", "1": "again"}
+    json_report["pin"] = [int(os.environ["PLANTED_PIN"])]
 """
 
 
-def test_no_key_that_another_plugin_adds_is_in_any_file_or_output(both: Project) -> None:
+def test_no_key_that_another_plugin_adds_is_in_any_file_or_output(
+    both: Project, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PLANTED_PIN", "2468")
     both.case("one")
     both.extend_conftest(PLUGIN)
     result = both.run_toy(*REPORTS)
@@ -367,6 +372,10 @@ def test_no_key_that_another_plugin_adds_is_in_any_file_or_output(both: Project)
     mine = (both.root / "mine.json").read_text("utf-8")
     assert '"metadata": {"used": "[redacted]"}' in mine
     assert '"note": {"[redacted]": ["[redacted]"]}' in mine
+    # a number stays one, and of keys that are the same in JSON the last one counts
+    (stored,) = both.root.glob("reports/benchmarks/toy/*/report.json")
+    report = stored.read_text("utf-8")
+    assert ('"pin":[2468]' in report, '"shape":{"1":"again"}' in report) == (True, True)
 
 
 def test_no_key_of_a_module_that_cannot_be_collected_is_in_any_file_or_output(both: Project) -> None:

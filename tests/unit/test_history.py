@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import shutil
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -12,6 +13,7 @@ import pytest
 from pytest_packbench.analysis.trend import QUARANTINED, like_runs, read_earlier, verdict_of
 from pytest_packbench.cli import main
 from pytest_packbench.runs.folder import StoredRunError
+from pytest_packbench.runs.reading import open_run
 from pytest_packbench.runs.writer import RunWriter, sort_results
 from tests.unit.run_builders import case_result, document, run
 
@@ -90,6 +92,9 @@ def test_like_runs_are_the_complete_earlier_runs_of_the_same_pipeline(tmp_path: 
     assert runs[0].cases == runs[1].cases
     assert [each.point.run.run_id for each in like_runs(tmp_path / "toy", NOW, (), limit=1)] == [ulid(6)]
     assert like_runs(tmp_path / "none", NOW, ()) == []
+    opened = open_run(tmp_path / "toy" / ulid(6), checked=False).read()
+    for each in opened, replace(opened, source=str(tmp_path / "gone" / "report.json")):
+        assert [old.point.run.run_id for old in like_runs(tmp_path / "toy", NOW, (), each)] == [ulid(1), ulid(6)]
 
 
 def test_runs_of_another_model_are_unlike_whether_the_run_or_its_answers_name_it(tmp_path: Path) -> None:

@@ -107,7 +107,7 @@ def test_records_alone_name_their_judges_and_rates_of_two_judges_fail(tmp_path: 
 
 # what is replaced in a report as the writer leaves it, and what is said of it
 TAMPERED = {
-    "a row twice": (b"ROW,", b"ROW,ROW,", "/packbench/cases/1: toy:plain:a is in /packbench/cases/0 as well"),
+    "a row twice": (b"ROW,", b"ROW,ROW,", "/packbench/cases/1: toy:plain:a follows toy:plain:a; "),
     "a row less": (b"ROW,", b"", "records.jsonl:1: toy:plain:b is not as in report.json"),
     "a comma behind the last row": (b"}]}}\n", b"},]}}\n", "/packbench/cases/2: not JSON: Expecting value"),
     "a key behind the rows": (b"]}}\n", b'],"gates":[]}}\n', "/packbench/cases/2: not JSON: expected the end"),
@@ -123,6 +123,19 @@ TAMPERED = {
         "/packbench/cases/0: not JSON: 1e999 is no finite number",
     ),
     "a number before the run": (b'"exitcode":0', b'"exitcode":NaN', "NaN is no finite number"),
+    "a number in a collector": (b'"a":1', b'"a":NaN', ": line 1 column 21: NaN is no finite number"),
+    "a key twice before the run": (b'"exitcode":0', b'"tests":1', 'the key "tests" occurs twice'),
+    "a number in a test": (b'"nodeid":"b"', b'"nodeid":NaN', ": line 1 column 60: NaN is no finite number"),
+    "a key twice in a test": (b'"nodeid":"b"', b'"nodeid":"b","nodeid":"c"', 'the key "nodeid" occurs twice'),
+    "two tests without a comma": (
+        b'},{"nodeid"',
+        b'} {"nodeid"',
+        "not JSON: Expecting ',' delimiter: line 1 column 49",
+    ),
+    "a comma behind the last test": (b'"b"}],', b'"b"},],', "not JSON: Expecting value: line 1 column 64"),
+    "tests without an end": (b'"b"}],', b'"b"},', "not JSON: "),
+    "no UTF-8 in a test": ("ä".encode(), b"\xe4", "not JSON: 'utf-8' codec"),
+    "no UTF-8 before the run": (b'"exitcode":0,"p', b'"exitcode":0,\xc3"p', "not JSON: 'utf-8' codec"),
     "no UTF-8 in a row": ("ü".encode(), b"\xfc", "/packbench/cases/0: not JSON: 'utf-8' codec"),
     "another verdict": (
         b'"verdict":"passed"',
@@ -140,7 +153,10 @@ def whole(tmp_path: Path) -> Path:
     results = [recorded_result(case_result(name, answer="ü"), run_of(root).run_id) for name in "ab"]
     writer = RunWriter(tmp_path, "toy", run_of(root).run_id)
     writer.write_results(results)
-    writer.complete({**document(run_of(root), results), "cases": []}, {"exitcode": 0})
+    tests = [{"nodeid": "ä"}, {"nodeid": "b"}]
+    writer.complete(
+        {**document(run_of(root), results), "cases": []}, {"collectors": [{"a": 1}], "tests": tests, "exitcode": 0}
+    )
     return writer.folder
 
 
@@ -176,5 +192,5 @@ def test_an_attempt_that_is_there_again_under_another_id_is_refused(whole: Path)
     again = first.replace(b'"case_id":"a"', b'"case_id":"c"')
     assert again != first
     path.write_bytes(content.replace(b"}]}}\n", b"}," + again + b"]}}\n"))
-    with pytest.raises(StoredRunError, match="/packbench/cases/2: toy:plain:a is in /packbench/cases/0 as well"):
+    with pytest.raises(StoredRunError, match="/packbench/cases: a case is there under two ids"):
         list(open_run(whole, checked=False).results)

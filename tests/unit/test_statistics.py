@@ -67,7 +67,7 @@ from tests.unit.run_builders import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Collection, Iterator, Sequence
     from random import Random
 
     from pytest_packbench.model.result import Result
@@ -249,7 +249,7 @@ def test_mcnemar_is_scipys_binomial_test(lost: int, won: int) -> None:
     assert mcnemar_p_value(5_000, 5_200) == pytest.approx(2 * binom.cdf(5_000, 10_200, 0.5))
 
 
-def mean_of(values: list[float], clusters: list[str] | None = None) -> PairedMean:
+def mean_of(values: list[float], clusters: Collection[Sequence[float]] = ()) -> PairedMean:
     mean = paired_mean(values, clusters)
     assert mean is not None
     return mean
@@ -264,25 +264,29 @@ def ends(mean: PairedMean) -> tuple[float, float]:
 @settings(max_examples=30)
 @given(st.lists(st.lists(CHANGES, min_size=1, max_size=3), min_size=2, max_size=12))
 def test_the_interval_is_students_with_one_more_cluster_of_each_extreme(groups: list[list[float]]) -> None:
-    clusters = [str(number) for number, group in enumerate(groups) for _ in group]
     values = [value for group in groups for value in group]
-    mean = mean_of(values, clusters)
+    alone = [group[0] for group in groups if len(group) == 1]
+    mean = mean_of(alone, [group for group in groups if len(group) > 1])
+    assert mean == mean_of([], groups)
     assert mean.clusters == len(groups)
     assert mean.mean == pytest.approx(fmean(values))
     low, high = ends(mean)
     assert -1 <= low < high <= 1
-    size = len(values) / len(groups)
+    # as many groups of one size as have the same weight
+    count = len(values) ** 2 / sum(len(group) ** 2 for group in groups)
+    size = len(values) / count
     # what a cluster adds to the sum beyond its share of the mean
     beyond = [sum(group) - len(group) * fmean(values) for group in groups]
     if max(map(abs, beyond)) < 1e-9:
-        half, method = 1 - 0.05 ** (1 / len(groups)), "exact"
+        unseen, method = 1 - 0.05 ** (1 / count), "exact"
+        below, above = unseen * (1 + mean.mean), unseen * (1 - mean.mean)
     else:
         beyond += [size * (1 - fmean(values)), size * (-1 - fmean(values))]
-        error = math.sqrt(len(beyond) / (len(beyond) - 1) * sum(each**2 for each in beyond)) / (len(values) + 2 * size)
-        half, method = student.ppf(0.975, len(groups) - 1) * error, "t"
-        reach = half + norm.ppf(0.8) * error
+        error = math.sqrt((count + 2) / (count + 1) * sum(each**2 for each in beyond)) / (len(values) + 2 * size)
+        below, method = student.ppf(0.975, count - 1) * error, "t"
+        above, reach = below, below + norm.ppf(0.8) * error
         assert mean.detectable == (pytest.approx(reach) if reach <= 1 else None)
-    assert (low, high) == pytest.approx((max(-1, mean.mean - half), min(1, mean.mean + half)), abs=1e-9)
+    assert (low, high) == pytest.approx((max(-1, mean.mean - below), min(1, mean.mean + above)), abs=1e-9)
     assert mean.method == method
 
 
@@ -313,17 +317,17 @@ def test_impossible_counts_and_one_cluster_have_no_interval_and_no_estimate() ->
     for k, n, confidence in ((-1, 2, 0.95), (3, 2, 0.95), (0, -1, 0.95), (1, 2, 1.0), (1, 2, 0.0)):
         with pytest.raises(ValueError, match=r"expected 0 <= k <= n|expected a confidence between"):
             wilson_interval(k, n, confidence)
-    mean = mean_of([0.0, 1.0, 1.0], ["a", "a", "a"])
+    mean = mean_of([], [[0.0, 1.0, 1.0]])
     assert mean.mean == pytest.approx(2 / 3)
     assert (mean.low, mean.high, mean.method) == (None, None, "none")
     equal = mean_of([0.25] * 3)
     assert (equal.mean, equal.method, equal.detectable) == (0.25, "exact", None)
-    # a share of others up to this has a chance of 5 % that a sample of three shows none
-    assert ends(equal) == pytest.approx((0.25 - (1 - 0.05 ** (1 / 3)), 0.25 + (1 - 0.05 ** (1 / 3))))
+    # a share of others up to this has a chance of 5 % that a sample of three shows none: all are lost, or all are won
+    share = 1 - 0.05 ** (1 / 3)
+    assert ends(equal) == pytest.approx(((1 - share) * 0.25 - share, (1 - share) * 0.25 + share))
     assert ends(mean_of([0.0] * 12)) == pytest.approx((-0.2209, 0.2209), abs=1e-4)
-    assert ends(mean_of([-1.0] * 3)) == pytest.approx((-1.0, -0.3684), abs=1e-4)
-    with pytest.raises(ValueError, match="argument 2"):
-        paired_mean([0.0, 1.0], ["a"])
+    assert ends(mean_of([-1.0] * 3)) == pytest.approx((-1.0, 0.2632), abs=1e-4)
+    assert paired_mean([]) is None
 
 
 POINTS = st.sampled_from([0.0, 0.25, 0.75, 0.8, 1.0])
@@ -528,6 +532,14 @@ def test_what_a_comparison_reads_is_given_away_in_turn_and_to_its_end() -> None:
     assert (sides.count(-1), sides.count(1)) == (len(before), len(after))
     # what waits, for its use or for the other run, does not grow with the run
     assert max(*ahead, *map(abs, accumulate(sides))) <= 8
+    ahead.clear()
+    few, all_cases = (trials_of({name: [1.0, 0.0] for name in each}) for each in (cases[:5], cases))
+    for before, after in (few, all_cases), (all_cases, few):
+        read.clear()
+        one, other = (StoredRun(source="f", run=run(), results=stream(each)) for each in (before, after))
+        compare(one, other, take)
+    assert max(ahead) <= 8
+    before, after = (trials_of({name: [1.0, 0.0] for name in each}) for each in (cases[20:], cases[:-20]))
     for use in (next, iter, lambda results: list(zip(results, range(7), strict=False))):
         comparison = compare_runs(before, after, use=use)
         assert (comparison.cases, comparison.common) == (whole.cases, whole.common) == ((180, 180), 160)
