@@ -277,9 +277,8 @@ class ControlTally(NamedTuple):
     def counts(self) -> ControlCounts:
         """The counts for `report.json`, with the ids of those that did not end as written."""
         wrong = tuple(result.control for result in self.wrong)
-        return ControlCounts(
-            self.present, len(self.results), **{each: self.count(each) for each in OUTCOMES}, wrong=wrong
-        )
+        by_outcome = {outcome: self.count(outcome) for outcome in OUTCOMES}
+        return ControlCounts(present=self.present, selected=len(self.results), **by_outcome, wrong=wrong)
 
 
 def tally_of(results: Iterable[ControlResult], present: int) -> ControlTally | None:

@@ -64,7 +64,7 @@ class PolicyOutcome:
         changes: the changes that are not known to be tighter.
         problems: why it could not be compared, or an entry does not match, one line each.
         notes: what else to know, one line each.
-        stated: whether its report says that it failed the run.
+        stated: whether its report states that it failed the run.
     """
 
     base: str

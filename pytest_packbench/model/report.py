@@ -1,4 +1,4 @@
-"""The header of a report: what `report.json` states of a run beside its cases, and the numbers in it."""
+"""The header of a report: what `report.json` states of a run without its cases, and the numbers in it."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def _not_null(value: Any) -> Any:
 _Stated = Annotated[StatedT | None, BeforeValidator(_not_null)]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Totals:
     """The number of cases by verdict; `verdicts` and `quarantined` add up to `selected`.
 
@@ -49,7 +49,7 @@ class Totals:
     stale: Count
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Group:
     """The cases that share a value.
 
@@ -75,7 +75,7 @@ class Group:
     interval: tuple[float, float] | None
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Depth:
     """How many answers agree with what was expected to at least one depth.
 
@@ -112,7 +112,7 @@ class Refusals:
     undue_answered: Count = 0
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Exposure:
     """How many of the cases that ran could have failed.
 
@@ -129,7 +129,7 @@ class Exposure:
     interval: tuple[float, float] | None
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class PassAt:
     """pass@k and pass^k for one `k`, averaged over cases.
 
@@ -146,7 +146,7 @@ class PassAt:
     hat_k: Share
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class TrialFigures:
     """What repeating the cases showed, over the cases whose trials were all judged.
 
@@ -170,7 +170,7 @@ class TrialFigures:
     passes: tuple[PassAt, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ControlCounts:
     """The controls of a run.
 
@@ -193,7 +193,7 @@ class ControlCounts:
     wrong: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class StatedCondition:
     """A condition on what changed since the baseline, and whether it was met, which fails the run."""
 
@@ -201,7 +201,7 @@ class StatedCondition:
     met: Flag
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class StatedComparison:
     """What came of comparing a run with its baseline, without the cases.
 

@@ -245,7 +245,8 @@ def test_a_report_shows_what_can_be_read_and_names_what_cannot(
     (folder / "report.json").write_text(json.dumps(report))
     assert main(["report", str(folder)]) == 0
     out, error = capsys.readouterr()
-    assert error == 'packbench: no figures of packs: got "x"; expected an object\n'
+    problem = f'{folder / "report.json"}: /packbench/figures/0: not a run document: got "x"; expected an object'
+    assert error == f"packbench: no figures of packs: {problem}\n"
     assert "Verdicts: 2 passed" in out
 
 

@@ -15,7 +15,7 @@ import pytest_packbench.model
 # sums, rows and tables that are filled one by one
 FILLED = {"GroupChanges", "RecordSums", "ResultSums", "TopRows"}
 # with few fields, or many at a time
-BY_POSITION = {"HookDecision", "Profile", "Shard", *FILLED}
+BY_POSITION = {"HookDecision", "PolicyChange", "PolicyOutcome", "Profile", "Refusals", "Shard", *FILLED}
 # their properties are kept, or other classes add attributes
 WITHOUT_SLOTS = {"EvalRecord", "GroupChanges", "HookDecision", "WatchedContext"}
 CLASSES = [
