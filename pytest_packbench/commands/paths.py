@@ -290,16 +290,19 @@ def _content(path: Path) -> bytes:
 
 
 def write_file(path: Path, text: str) -> None:
-    """Write a file that the user named, whole or not at all.
+    """Write a file that the user named, whole or not at all; into a device or a pipe, which is not replaced.
 
     Raises:
         UsageError: it can't be written; the system's own error names a temporary file, which the user did not name.
     """
-    from pytest_packbench.files import write_atomic
+    from pytest_packbench.files import encode_utf8, write_atomic
 
     if path.is_dir():
         raise UsageError(f"{path}: is a folder; expected the name of a file")
     try:
-        write_atomic(path, text)
+        if path.exists() and not path.is_file():
+            path.write_bytes(encode_utf8(text))
+        else:
+            write_atomic(path, text)
     except OSError as error:
         raise UsageError(f"{path}: {error.strerror}") from None

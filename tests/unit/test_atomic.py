@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
+from pytest_packbench.commands.paths import write_file
 from pytest_packbench.files import replace_atomic, write_atomic
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 
 @pytest.mark.parametrize("mode", [0o600, 0o640, 0o644, 0o400, 0o755])
@@ -53,3 +51,14 @@ def test_a_new_file_has_the_mode_of_new_files(tmp_path: Path) -> None:
     (tmp_path / "usual").write_bytes(b"")
     write_atomic(tmp_path / "file", "new")
     assert (tmp_path / "file").stat().st_mode == (tmp_path / "usual").stat().st_mode
+
+
+@pytest.mark.skipif(not Path("/dev/fd").exists(), reason="needs names for open files")
+def test_what_is_no_file_is_written_to_and_not_replaced() -> None:
+    reading, writing = os.pipe()
+    try:
+        write_file(Path(f"/dev/fd/{writing}"), "text")
+        assert os.read(reading, 9) == b"text"
+    finally:
+        os.close(reading)
+        os.close(writing)
