@@ -18,7 +18,6 @@ import shlex
 import sys
 import tomllib
 from contextlib import ExitStack, suppress
-from dataclasses import replace
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
@@ -645,7 +644,7 @@ def allow(
         All changes, and a line for each entry that is about none of them.
     """
     reasons = (next((entry.reason for entry in allowed if entry.allows(change)), "") for change in changes)
-    marked = (replace(change, reason=reason) for change, reason in zip(changes, reasons, strict=True))
+    marked = (change._replace(reason=reason) for change, reason in zip(changes, reasons, strict=True))
     problems: list[str] = []
     for number, entry in enumerate(allowed):
         if not any(map(entry.allows, changes)):

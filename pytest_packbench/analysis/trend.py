@@ -191,13 +191,13 @@ def read_earlier(folder: Path, opened: StoredRun | None = None) -> EarlierRun:
     """
     # the file of an opened run may be gone
     if opened is None or not (Path(opened.source).exists() and (folder / REPORT).samefile(opened.source)):
-        opened = open_run(folder, checked=False)
+        opened = open_run(folder, checked=False, whole=False)
     run = opened.run
     if run.run_id != folder.name:
         raise StoredRunError(f"{folder}: contains the run {run.run_id}, which counts in the folder of this name")
     if run.partial:
         raise StoredRunError(f"{folder}: partial: {run.partial}")
-    stated = opened.stated
+    stated = opened.outline
     overall, verdicts = stated.overall, stated.totals.verdicts
     return EarlierRun(
         kind=kind_of(run, stated.models),

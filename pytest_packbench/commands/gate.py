@@ -161,7 +161,7 @@ def _controls_of(stored: StoredRun) -> tuple[str, bool]:
             # records alone do not say how many there were
             controls = tally_of(read_controls(folder / CONTROLS, stored.run.run_id), 0)
         else:
-            counts = None if stored.header is None else stored.header.controls
+            counts = None if stored.header is None else stored.stated.controls
             controls = controls_of_report(folder, stored.run.run_id, counts)
     except StoredRunError as error:
         return f"controls: unknown: {error}", True

@@ -32,9 +32,9 @@ if TYPE_CHECKING:
 
     from pytest_packbench.analysis.changes import BaselineOutcome
     from pytest_packbench.analysis.conclusion import Conclusion
+    from pytest_packbench.model.header import StatedComparison
     from pytest_packbench.model.metric import Figure, Panel
     from pytest_packbench.model.pack import Pack
-    from pytest_packbench.model.report import StatedComparison
     from pytest_packbench.model.result import Result
     from pytest_packbench.model.run import Run
     from pytest_packbench.model.suite import Suite

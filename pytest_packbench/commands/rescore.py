@@ -111,7 +111,7 @@ def _note(comparison: Comparison, stored: StoredRun) -> str:
     changed = f": {'; '.join(comparison.differences)}" if comparison.differences else ", which are those of the run"
     return (
         f"Current is the same run, its stored results scored with the current rules{changed}. The target was not run."
-        f"{' Controls are not scored again.' if stored.header and stored.header.controls else ''}"
+        f"{' Controls are not scored again.' if stored.header and stored.stated.controls else ''}"
     )
 
 

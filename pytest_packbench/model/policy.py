@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
-from typing import Annotated, Any, Literal, NotRequired
+from typing import Annotated, Any, Literal, NamedTuple, NotRequired
 
 from pydantic import Field, StringConstraints
 from typing_extensions import TypedDict
 
 from pytest_packbench.model.case import CaseId, ListOf, Review, StrictModel, Text
 from pytest_packbench.model.errors import first_of, pluralize, single_spaced
+from pytest_packbench.model.report import AS_OBJECT
 from pytest_packbench.model.run import SUITE_NAME
 from pytest_packbench.model.score import Count  # noqa: TC001 - pydantic reads the types of fields
 
@@ -25,8 +25,7 @@ class PolicyError(ValueError):
     """An acceptance policy can't be read; one line with what to do."""
 
 
-@dataclass(frozen=True, slots=True)
-class PolicyChange:
+class PolicyChange(NamedTuple):
     """One change of the acceptance policy that is not known to make it tighter.
 
     Attributes:
@@ -55,8 +54,7 @@ class PolicyChange:
         return f"{self.what}: {where}{case}: {value_text(self.old)} -> {value_text(self.new)}"
 
 
-@dataclass(frozen=True, slots=True)
-class PolicyOutcome:
+class PolicyOutcome(NamedTuple):
     """In which points the acceptance policy of a suite differs from that of a base.
 
     Attributes:
@@ -68,7 +66,7 @@ class PolicyOutcome:
     """
 
     base: str
-    changes: tuple[PolicyChange, ...] = ()
+    changes: tuple[Annotated[PolicyChange, AS_OBJECT], ...] = ()
     problems: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
     stated: Annotated[bool, Field(alias="failed", strict=True)] = False

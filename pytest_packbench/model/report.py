@@ -1,39 +1,41 @@
-"""The header of a report: what `report.json` states of a run without its cases, and the numbers in it."""
+"""The numbers that a report states, and the outline of a run for a trend."""
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
-from typing import Annotated, Any, Literal, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple, NotRequired, get_type_hints
 
-from pydantic import AfterValidator, BeforeValidator
+from pydantic_core.core_schema import no_info_after_validator_function
+from typing_extensions import TypedDict
 
-from pytest_packbench.model.case import CurrentVersion, misfit
-from pytest_packbench.model.gate import GateResult  # noqa: TC001 - pydantic reads the types of fields
-from pytest_packbench.model.metric import Figure  # noqa: TC001 - likewise
-from pytest_packbench.model.policy import PolicyOutcome, StoredPolicy  # noqa: TC001 - likewise
+from pytest_packbench.model.case import CurrentVersion
 from pytest_packbench.model.run import RUN_DOCUMENT_VERSION, Run
-from pytest_packbench.model.score import Count, Flag, Number, Quarantine, Share, Verdict  # noqa: TC001 - likewise
+from pytest_packbench.model.score import Count, Flag, Quarantine, Share, Verdict  # noqa: TC001 - pydantic reads the types of fields
 
-StatedT = TypeVar("StatedT")
-# nothing but these options, whatever a report contains: readers copy them into a shell
-_RERUN = re.compile(
-    r"""(?:--packbench-(?:mode|target|backend|model|guard|trials)=(?:[\w@%+=:,./-]|'[^']*'|"'")+(?: |\Z))*""", re.ASCII
-)
+if TYPE_CHECKING:
+    from pydantic import GetCoreSchemaHandler
+    from pydantic_core import CoreSchema
 
 
-def _not_null(value: Any) -> Any:
-    if value is None:
-        raise misfit("got null", "an object, or no such key")
-    return value
+class _AsObject:
+    """Reads a named tuple from an object with its fields: keys that it does not know are ignored."""
+
+    def __get_pydantic_core_schema__(self, noun: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
+        hints = get_type_hints(noun, include_extras=True)
+        known: Any = TypedDict
+        fields = known(
+            noun.__name__,
+            {name: NotRequired[hint] if name in noun._field_defaults else hint for name, hint in hints.items()},
+        )
+        fields.__doc__ = noun.__doc__
+        return no_info_after_validator_function(lambda found: noun(**found), handler(fields))
 
 
-# a report has no such key where there is nothing to state
-_Stated = Annotated[StatedT | None, BeforeValidator(_not_null)]
+# a named tuple takes a fifth of the time of a frozen dataclass to create, at every start
+AS_OBJECT = _AsObject()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Totals:
+class Totals(NamedTuple):
     """The number of cases by verdict; `verdicts` and `quarantined` add up to `selected`.
 
     Attributes:
@@ -49,8 +51,7 @@ class Totals:
     stale: Count
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Group:
+class Group(NamedTuple):
     """The cases that share a value.
 
     Attributes:
@@ -75,8 +76,7 @@ class Group:
     interval: tuple[float, float] | None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Depth:
+class Depth(NamedTuple):
     """How many answers agree with what was expected to at least one depth.
 
     Attributes:
@@ -95,8 +95,7 @@ class Depth:
     interval: tuple[float, float] | None
 
 
-@dataclass(frozen=True, slots=True)
-class Refusals:
+class Refusals(NamedTuple):
     """Expected against actual refusals, over the judged cases.
 
     Attributes:
@@ -112,8 +111,7 @@ class Refusals:
     undue_answered: Count = 0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Exposure:
+class Exposure(NamedTuple):
     """How many of the cases that ran could have failed.
 
     Attributes:
@@ -129,8 +127,7 @@ class Exposure:
     interval: tuple[float, float] | None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PassAt:
+class PassAt(NamedTuple):
     """pass@k and pass^k for one `k`, averaged over cases.
 
     Attributes:
@@ -146,8 +143,7 @@ class PassAt:
     hat_k: Share
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TrialFigures:
+class TrialFigures(NamedTuple):
     """What repeating the cases showed, over the cases whose trials were all judged.
 
     Attributes:
@@ -167,11 +163,10 @@ class TrialFigures:
     cases: Count
     mean_score: Share | None
     standard_error: float | None
-    passes: tuple[PassAt, ...]
+    passes: tuple[Annotated[PassAt, AS_OBJECT], ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ControlCounts:
+class ControlCounts(NamedTuple):
     """The controls of a run.
 
     Attributes:
@@ -194,43 +189,8 @@ class ControlCounts:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class StatedCondition:
-    """A condition on what changed since the baseline, and whether it was met, which fails the run."""
-
-    condition: str
-    met: Flag
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StatedComparison:
-    """What came of comparing a run with its baseline, without the cases.
-
-    Attributes:
-        requested: the baseline as the user named it.
-        baseline: the id of its run; None if it was not found.
-        problem: why the run was not compared; empty if it was.
-        warning: what to know about the baseline; empty if there is nothing.
-        figures: what changed, by name; None for what is not known.
-        conditions: those that were requested.
-        failed: whether the comparison failed the run.
-        mean: the mean change of the scores; None if it is not known.
-        optional: whether the run passes without a comparison.
-    """
-
-    requested: str
-    baseline: str | None
-    problem: str
-    warning: str
-    figures: dict[str, Number | None]
-    conditions: tuple[StatedCondition, ...]
-    failed: Flag
-    mean: dict[str, Any] | None = None
-    optional: Flag = False
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Header:
-    """The run: what it came to when it ended.
+class Outline:
+    """What a trend shows of a run: a part of a header, since all of it takes longer to read.
 
     Attributes:
         version: that of the format.
@@ -239,58 +199,13 @@ class Header:
         run: its metadata.
         totals: the number of cases by verdict.
         overall: all cases as one group.
-        groups: the cases by what they share.
-        depth: how deeply answers agree.
-        refusals: expected against actual ones.
-        exposure: how many cases could have failed; None if all that ran could.
-        authored: judged cases whose answers a person or a script wrote.
         models: number of judged cases by model.
-        cached: judged cases with an answer that was kept from an earlier run.
-        interval: how the intervals of groups are computed.
-        figures: those of the pack.
-        gates: how they decided.
-        rerun: the options of pytest that make the same run, quoted for a shell; empty if they are others, or none.
-        comparison: with the baseline; None if none was requested.
-        policy: the acceptance policy; None where it is not known.
-        policy_changes: in which points it differs from that of a base; None if none was requested.
-        controls: how they ended; None if there are none.
-        trials: what repeating the cases showed; None if each had one trial.
     """
 
     version: Annotated[int, CurrentVersion(RUN_DOCUMENT_VERSION)]
     status: Literal["passed", "failed", "partial"]
     complete: Flag
     run: Run
-    totals: Totals
-    overall: Group
-    groups: tuple[Group, ...]
-    depth: tuple[Depth, ...]
-    refusals: Refusals
-    exposure: Exposure | None = None
-    authored: Count
+    totals: Annotated[Totals, AS_OBJECT]
+    overall: Annotated[Group, AS_OBJECT]
     models: dict[str, Count]
-    cached: Count
-    interval: dict[str, Any]
-    figures: tuple[Figure, ...] = ()
-    gates: tuple[GateResult, ...]
-    rerun: Annotated[str, AfterValidator(lambda options: options if _RERUN.fullmatch(options) else "")] = ""
-    comparison: _Stated[StatedComparison] = None
-    policy: StoredPolicy | None = None
-    policy_changes: _Stated[PolicyOutcome] = None
-    controls: ControlCounts | None = None
-    trials: TrialFigures | None = None
-
-    @property
-    def policy_failed(self) -> bool:
-        """Whether the acceptance policy failed the run."""
-        return self.policy_changes is not None and self.policy_changes.failed
-
-    @property
-    def held(self) -> bool:
-        """Whether nothing but cases failed the run: no gate, baseline or policy."""
-        compared = self.comparison
-        # the first run of all has no earlier one
-        is_worse = compared is not None and (
-            (compared.failed and compared.baseline is not None) or any(each.met for each in compared.conditions)
-        )
-        return not (is_worse or self.policy_failed) and all(gate.passed for gate in self.gates)

@@ -6,9 +6,9 @@ from typing import Any, get_type_hints
 
 from pydantic import TypeAdapter
 
+from pytest_packbench.model.header import Header
 from pytest_packbench.model.metric import Interval
 from pytest_packbench.model.record import EvalRecord
-from pytest_packbench.model.report import Header
 from pytest_packbench.model.result import adapter, extension_model, model_of, row_model
 from pytest_packbench.model.score import Share
 

@@ -40,12 +40,12 @@ def run_document(conclusion: Conclusion, rerun: str = "") -> dict[str, Any]:
         "status": run_verdict(conclusion).status,
         "complete": not run.partial,
         "run": asdict(run),
-        "totals": asdict(statistics.totals),
-        "overall": asdict(statistics.overall),
-        "groups": list(map(asdict, statistics.groups)),
-        "depth": list(map(asdict, statistics.depth)),
-        "refusals": asdict(statistics.refusals),
-        "exposure": None if exposure is None else asdict(exposure),
+        "totals": statistics.totals._asdict(),
+        "overall": statistics.overall._asdict(),
+        "groups": [group._asdict() for group in statistics.groups],
+        "depth": [depth._asdict() for depth in statistics.depth],
+        "refusals": statistics.refusals._asdict(),
+        "exposure": None if exposure is None else exposure._asdict(),
         "authored": statistics.authored,
         "models": statistics.models,
         "cached": statistics.cached,
@@ -56,8 +56,14 @@ def run_document(conclusion: Conclusion, rerun: str = "") -> dict[str, Any]:
         "comparison": None if conclusion.baseline is None else _comparison(conclusion.baseline),
         "policy": conclusion.stored_policy,
         "policy_changes": None if conclusion.policy is None else _policy_changes(conclusion.policy),
-        "controls": None if conclusion.controls is None else asdict(conclusion.controls.counts),
-        "trials": None if trials is None else {**asdict(trials), "temperature": run.settings.get("temperature")},
+        "controls": None if conclusion.controls is None else conclusion.controls.counts._asdict(),
+        "trials": None
+        if trials is None
+        else {
+            **trials._asdict(),
+            "passes": [each._asdict() for each in trials.passes],
+            "temperature": run.settings.get("temperature"),
+        },
         "cases": [],
     }
     return {name: finite_json(value) for name, value in document.items() if value is not None}
@@ -82,7 +88,7 @@ def _policy_changes(outcome: PolicyOutcome) -> dict[str, Any]:
     return {
         "base": outcome.base,
         "failed": outcome.failed,
-        "changes": [{**asdict(change), "allowed": bool(change.reason)} for change in outcome.changes],
+        "changes": [{**change._asdict(), "allowed": bool(change.reason)} for change in outcome.changes],
         "problems": outcome.problems,
         "notes": outcome.notes,
     }

@@ -20,13 +20,13 @@ from hashlib import blake2b
 from itertools import islice, pairwise
 from mmap import ACCESS_READ, mmap
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, NoReturn, Self
+from typing import TYPE_CHECKING, Any, Final, NoReturn, Self, cast
 
 from pydantic import ValidationError
 
 from pytest_packbench.files import LIMITS, open_regular, read_regular
 from pytest_packbench.model.errors import first_problem
-from pytest_packbench.model.report import Header
+from pytest_packbench.model.report import Outline
 from pytest_packbench.model.result import adapter, result_from, result_of_record
 from pytest_packbench.model.run import RUN_DOCUMENT_VERSION, Run
 from pytest_packbench.model.score import COUNTED, NO_SCORE
@@ -47,6 +47,7 @@ if TYPE_CHECKING:
     from typing import BinaryIO
 
     from pytest_packbench.model.baseline import BaselineChange, CommittedBaseline
+    from pytest_packbench.model.header import Header
     from pytest_packbench.model.record import EvalRecord
     from pytest_packbench.model.result import Result
     from pytest_packbench.runs.lines import AttemptLine
@@ -70,7 +71,8 @@ class StoredRun:
         run: the metadata of the run.
         results: one for each trial of each case, sorted; read once, and of a file that is damaged further down it
             raises `StoredRunError`. A committed baseline has one for each case.
-        header: what its report states; None if only records were read, and of a committed baseline.
+        header: what its report states, all of it or its outline; None if only records were read, and of a committed
+            baseline.
         history: how a committed baseline came about, the oldest change first.
         lists_all_cases: whether cases without a score are included; False if only records were read, which do not
             count them.
@@ -82,7 +84,7 @@ class StoredRun:
     source: str
     run: Run
     results: Iterable[Result]
-    header: Header | None = None
+    header: Outline | None = None
     history: tuple[BaselineChange, ...] = ()
     lists_all_cases: bool = True
     attempts: Mapping[str, tuple[int, int]] | None = None
@@ -108,17 +110,24 @@ class StoredRun:
 
     @property
     def stated(self) -> Header:
-        """What its report states.
+        """What its report states; `outline` if no more was read.
 
         Raises:
             StoredRunError: it has none.
         """
+        return cast("Header", self.outline)
+
+    @property
+    def outline(self) -> Outline:
+        """The outline of what its report states; errors are as above."""
         if self.header is None:
             raise StoredRunError(f"{self.source}: does not say what the run came to; expected the folder of a run")
         return self.header
 
 
-def open_run(path: Path, *, checked: bool = True, complete: bool | Callable[[Run], bool] = False) -> StoredRun:
+def open_run(
+    path: Path, *, checked: bool = True, complete: bool | Callable[[Run], bool] = False, whole: bool = True
+) -> StoredRun:
     """Open a run in any of its forms.
 
     Of a file of records, the `report.json` of the same run beside it is used if it exists, otherwise the lines of the
@@ -131,6 +140,7 @@ def open_run(path: Path, *, checked: bool = True, complete: bool | Callable[[Run
         checked: whether the results of a report are compared with the records and errors beside it.
         complete: whether results have their records and payloads, as far as there are files with them, or what tells it
             of the run; they are checked then as well.
+        whole: whether all that a report states is read, and not its outline only.
 
     Raises:
         NoReportError: the path is a file without a report.
@@ -147,7 +157,13 @@ def open_run(path: Path, *, checked: bool = True, complete: bool | Callable[[Run
     if type(stated.get("version")) is not int or stated["version"] != RUN_DOCUMENT_VERSION:
         got = printable(repr(stated.get("version")))
         raise StoredRunError(f"{file}: /packbench/version: got {got}; this version reads {RUN_DOCUMENT_VERSION}")
-    header: Header = _validated(adapter(Header).validate_python, stated, f"{file}: /packbench")
+    if whole:
+        from pytest_packbench.model.header import Header
+
+        noun = adapter(Header)
+    else:
+        noun = adapter(Outline)
+    header: Outline = _validated(noun.validate_python, stated, f"{file}: /packbench")
     run = header.run
     results = _results(document, run, file)
     if callable(complete):

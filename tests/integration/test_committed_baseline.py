@@ -62,7 +62,7 @@ def test_a_regression_against_the_committed_baseline_fails_on_a_machine_without_
     result.stdout.fnmatch_lines(
         [
             "  mean_score *0.70 x the baseline's 2.00 / 2 = 1.00 <= max 1.00 x*: PASS",
-            f"baseline: 1 new failure since {first.name} (diff.md)",
+            f"baseline: 1 new failure since run {first.name} of * UTC (diff.md)",
         ]
     )
     # the file says nothing about terms
@@ -175,14 +175,14 @@ def test_passed_is_the_last_run_whose_gates_held_and_latest_warns(
     failed = suite.folders()[1]
     # as if it had failed a condition only
     result = suite.run_toy(passed, BY_GATES)
-    result.stdout.fnmatch_lines([f"baseline: * since {held.name} (diff.md)"])
+    result.stdout.fnmatch_lines([f"baseline: * since run {held.name} of * UTC (diff.md)"])
     (suite.root / "reports/benchmarks/toy/latest").write_text(failed.name)
     result = suite.run_toy("--packbench-baseline=latest", BY_GATES)
     result.stdout.fnmatch_lines(
         ["baseline: no score changed since *", f"baseline: the baseline {failed.name} is a run that failed"]
     )
     by_id = suite.run_toy(f"--packbench-baseline={held.name}", BY_GATES)
-    by_id.stdout.fnmatch_lines([f"baseline: * since {held.name} (diff.md)"])
+    by_id.stdout.fnmatch_lines([f"baseline: * since run {held.name} of * UTC (diff.md)"])
     unknown = suite.run_toy("--packbench-baseline=01ARZ3NDEKTSV4RRFFQ69G5FAV")
     unknown.stdout.fnmatch_lines(["baseline: there is no run 01ARZ3NDEKTSV4RRFFQ69G5FAV of suite toy here: FAIL"])
 

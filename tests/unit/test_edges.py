@@ -189,7 +189,7 @@ def test_a_gate_of_the_target_is_compared_where_both_judged() -> None:
 
 def test_what_a_change_is_allowed_for_is_said_in_one_line() -> None:
     change = PolicyChange("threshold lowered", "suite.yaml", "/x", 0.8, 0.7)
-    outcome = PolicyOutcome("main", (change, replace(change, reason="too\nhigh")))
+    outcome = PolicyOutcome("main", (change, change._replace(reason="too\nhigh")))
     line = "threshold lowered: suite.yaml: /x: 0.8 -> 0.7"
     assert outcome.lines()[:3] == [
         "1 change not allowed, 1 allowed by policy_changes.yaml since main",

@@ -106,7 +106,7 @@ def test_totals_groups_and_levels_of_depth_add_up_to_the_run_in_any_order(
     assert tags == Counter(tag for result in results for tag in set(result.case.tags))
     judged = [result for result in results if result.score.counted]
     alone = statistics(judged)
-    assert replace(overall, selected=0) == replace(alone.overall, selected=0)
+    assert overall._replace(selected=0) == alone.overall._replace(selected=0)
     assert (numbers.depth, numbers.refusals, overall.n) == (alone.depth, alone.refusals, len(judged))
     shuffled = random.sample(results, len(results))
     assert (statistics(shuffled), tag_counts(shuffled)) == (numbers, tags)

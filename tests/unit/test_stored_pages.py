@@ -18,6 +18,7 @@ import pytest
 from pytest_packbench.analysis.conclusion import conclude
 from pytest_packbench.api import load_suite
 from pytest_packbench.cli import main
+from pytest_packbench.model.report import Outline
 from pytest_packbench.model.schema import REPORT
 from pytest_packbench.reports.document import run_document
 from pytest_packbench.runs.journal import Journal
@@ -292,7 +293,8 @@ def test_each_reader_of_a_header_refuses_what_is_wrong_in_it_by_its_place(
         ("compare", "--baseline", folder, "--current", folder),
         ("merge", folder),
         ("report", folder, "--html", "x.html"),
-        ("history", "toy"),
+        # a trend reads no more than the outline
+        *([("history", "toy")] if key.partition("/")[0] in Outline.__annotations__ else []),
     ):
         code, out, err = packbench(*arguments, *(() if arguments[0] == "history" else ("--root", "storage")))
         assert (code, out, err.count("\n")) == (2, "", 1), arguments

@@ -30,7 +30,7 @@ def test_a_run_is_compared_with_the_last_complete_one(project: Project) -> None:
     project.case("c0", points=0.2)
     second = project.run_toy(LATEST)
     second.stdout.fnmatch_lines(
-        [f"baseline: no score changed; 1 case changed and excluded since {complete.name} (diff.md)"]
+        [f"baseline: no score changed; 1 case changed and excluded since run {complete.name} of * UTC (diff.md)"]
     )
     page = (project.folders()[-1] / "diff.md").read_text("utf-8")
     assert "toy:plain:c0" in page.partition("Case or judge changed")[2]

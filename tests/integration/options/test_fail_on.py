@@ -35,11 +35,11 @@ def test_a_new_failure_within_the_gates_fails_the_run_if_a_condition_says_so(
     before = project.left()
     baseline = f"--packbench-baseline={before}"
     met = "condition regressed>0 is met: 1"
-    headline = f"1 new failure since {before.name} (diff.md)"
+    headline = f"1 new failure since run {before.name} of "
     for options, failed in (((), False), (("--packbench-fail-on=regressed>0, mean<-0.5",), True)):
         result = project.run_toy(baseline, BY_GATES, *options)
         assert result.ret == (pytest.ExitCode.TESTS_FAILED if failed else pytest.ExitCode.OK)
-        result.stdout.fnmatch_lines([f"baseline: {headline}"])
+        result.stdout.fnmatch_lines([f"baseline: {headline}* UTC (diff.md)"])
         folder = project.folders()[-1]
         summary = (folder / "summary.md").read_text("utf-8")
         assert f"- baseline: {headline}" in summary

@@ -172,7 +172,7 @@ def test_a_run_that_failed_by_policy_is_no_base_and_no_passed_baseline(
         f"run {last} itself failed for its acceptance policy; name a run that passed, or a commit: FAIL"
     ]
     plant(repository, {"file": "suite.yaml", "old": "accept: 0.1", "new": "accept: 0.8"})
-    pytester.runpytest(NAMED, "--packbench-baseline=passed").stdout.fnmatch_lines([f"baseline: *since {passed}*"])
+    pytester.runpytest(NAMED, "--packbench-baseline=passed").stdout.fnmatch_lines([f"baseline: *since run {passed}*"])
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,130 @@
+"""The header of a report: what `report.json` states of a run without its cases."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Annotated, Any, TypeVar
+
+from pydantic import AfterValidator, BeforeValidator
+
+from pytest_packbench.model.case import misfit
+from pytest_packbench.model.gate import GateResult  # noqa: TC001 - pydantic reads the types of fields
+from pytest_packbench.model.metric import Figure  # noqa: TC001 - likewise
+from pytest_packbench.model.policy import PolicyOutcome, StoredPolicy  # noqa: TC001 - likewise
+from pytest_packbench.model.report import (
+    AS_OBJECT,
+    ControlCounts,
+    Depth,
+    Exposure,
+    Group,
+    Outline,
+    Refusals,
+    TrialFigures,
+)
+from pytest_packbench.model.score import Count, Flag, Number  # noqa: TC001 - likewise
+
+StatedT = TypeVar("StatedT")
+# nothing but these options, whatever a report contains: readers copy them into a shell
+_RERUN = re.compile(
+    r"""(?:--packbench-(?:mode|target|backend|model|guard|trials)=(?:[\w@%+=:,./-]|'[^']*'|"'")+(?: |\Z))*""", re.ASCII
+)
+
+
+def _not_null(value: Any) -> Any:
+    if value is None:
+        raise misfit("got null", "an object, or no such key")
+    return value
+
+
+# a report has no such key where there is nothing to state
+_Stated = Annotated[StatedT | None, BeforeValidator(_not_null)]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StatedCondition:
+    """A condition on what changed since the baseline, and whether it was met, which fails the run."""
+
+    condition: str
+    met: Flag
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StatedComparison:
+    """What came of comparing a run with its baseline, without the cases.
+
+    Attributes:
+        requested: the baseline as the user named it.
+        baseline: the id of its run; None if it was not found.
+        problem: why the run was not compared; empty if it was.
+        warning: what to know about the baseline; empty if there is nothing.
+        figures: what changed, by name; None for what is not known.
+        conditions: those that were requested.
+        failed: whether the comparison failed the run.
+        mean: the mean change of the scores; None if it is not known.
+        optional: whether the run passes without a comparison.
+    """
+
+    requested: str
+    baseline: str | None
+    problem: str
+    warning: str
+    figures: dict[str, Number | None]
+    conditions: tuple[StatedCondition, ...]
+    failed: Flag
+    mean: dict[str, Any] | None = None
+    optional: Flag = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Header(Outline):
+    """The run: what it came to when it ended.
+
+    Attributes:
+        groups: the cases by what they share.
+        depth: how deeply answers agree.
+        refusals: expected against actual ones.
+        exposure: how many cases could have failed; None if all that ran could.
+        authored: judged cases whose answers a person or a script wrote.
+        cached: judged cases with an answer that was kept from an earlier run.
+        interval: how the intervals of groups are computed.
+        figures: those of the pack.
+        gates: how they decided.
+        rerun: the options of pytest that make the same run, quoted for a shell; empty if they are others, or none.
+        comparison: with the baseline; None if none was requested.
+        policy: the acceptance policy; None where it is not known.
+        policy_changes: in which points it differs from that of a base; None if none was requested.
+        controls: how they ended; None if there are none.
+        trials: what repeating the cases showed; None if each had one trial.
+    """
+
+    groups: tuple[Annotated[Group, AS_OBJECT], ...]
+    depth: tuple[Annotated[Depth, AS_OBJECT], ...]
+    refusals: Annotated[Refusals, AS_OBJECT]
+    exposure: Annotated[Exposure, AS_OBJECT] | None = None
+    authored: Count
+    cached: Count
+    interval: dict[str, Any]
+    figures: tuple[Figure, ...] = ()
+    gates: tuple[GateResult, ...]
+    rerun: Annotated[str, AfterValidator(lambda options: options if _RERUN.fullmatch(options) else "")] = ""
+    comparison: _Stated[StatedComparison] = None
+    policy: StoredPolicy | None = None
+    policy_changes: _Stated[Annotated[PolicyOutcome, AS_OBJECT]] = None
+    controls: Annotated[ControlCounts, AS_OBJECT] | None = None
+    trials: Annotated[TrialFigures, AS_OBJECT] | None = None
+
+    @property
+    def policy_failed(self) -> bool:
+        """Whether the acceptance policy failed the run."""
+        return self.policy_changes is not None and self.policy_changes.failed
+
+    @property
+    def held(self) -> bool:
+        """Whether nothing but cases failed the run: no gate, baseline or policy."""
+        compared = self.comparison
+        # the first run of all has no earlier one
+        is_worse = compared is not None and (
+            (compared.failed and compared.baseline is not None) or any(each.met for each in compared.conditions)
+        )
+        return not (is_worse or self.policy_failed) and all(gate.passed for gate in self.gates)
