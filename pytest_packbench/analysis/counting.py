@@ -44,6 +44,7 @@ ALL = ("", "")
 # only a case that can't be read has no type
 _UNREADABLE = ("case_type", "")
 _SETTING = "trials_rule"
+_HASH = re.compile("[0-9a-f]{12,}")
 _UNSAFE = "comply_unsafe"
 # a trial with one of these verdicts gives it to the whole case; the first one found decides
 _UNJUDGED = ("error", "vacuous", "not_run", "known_hole")
@@ -568,9 +569,6 @@ def dependence_note(cases: int, clusters: int, facet: str) -> str:
         return ""
     shared = pluralize(clusters, facet_words(facet))
     return f"{pluralize(cases, 'case')} share {shared}: not independent, so the uncertainty is larger than shown"
-
-
-_HASH = re.compile("[0-9a-f]{12,}")
 
 
 def differences(baseline: Run, current: Run) -> tuple[str, ...]:

@@ -62,6 +62,17 @@ def small(project: Project) -> Project:
     return project
 
 
+def test_a_control_that_quotes_a_key_is_stored_without_it(both: Project, monkeypatch: pytest.MonkeyPatch) -> None:
+    key = "sk-test/Planted+0123=456789/AbCdEf"
+    monkeypatch.setenv("PLANTED_API_KEY", key)
+    both.case("a")
+    add_control(both, "quoting", **LOW, description=f"the answer quotes {key}")
+    result = both.run_toy()
+    (control,) = json_lines(both.folders()[-1] / "controls.jsonl")
+    assert (control["description"], control["outcome"]) == ("the answer quotes [redacted]", "as_written")
+    assert key not in result.stdout.str()
+
+
 def test_each_control_ends_as_written_or_is_reported(both: Project) -> None:
     both.extend_conftest(OWN_TARGET)
     both.case("a")
