@@ -223,17 +223,28 @@ def test_a_session_that_ends_early_keeps_what_was_scored_and_names_the_lines_of_
 
 
 DYING = """
-import os
+import os, re, threading, time
 from pathlib import Path
+
+LOCK = threading.Lock()
+
+
+def stored_trials(name):
+    lines = [line for path in Path().glob("reports/**/journal*.jsonl") for line in path.read_text().splitlines()]
+    return {trial for line in lines if f'"{name}"' in line for trial in re.findall(r'"trial": ?([0-9]+)', line)}
 
 
 def verify(request):
     name = request.input["name"]
-    with open("called.txt", "a") as file:
+    with LOCK, open("called.txt", "a+") as file:
         file.write(name + "\\n")
-    times = Path("called.txt").read_text().split().count(name)
+        file.seek(0)
+        times = file.read().split().count(name)
     if name == "dies" and times >= 3 and not Path("fixed").exists():
-        # its worker is killed during the third trial
+        # its worker is killed during the third trial, when the others, which run beside it, are stored
+        end = time.monotonic() + 20
+        while len(stored_trials(name)) < 2 and time.monotonic() < end:
+            time.sleep(0.01)
         os.kill(os.getpid(), 9)
     return {"points": 1.0}
 """
