@@ -4,23 +4,21 @@ from __future__ import annotations
 
 import heapq
 import json
-from collections import deque
 from dataclasses import replace
-from functools import partial
-from itertools import chain, groupby, pairwise
-from operator import attrgetter
+from itertools import groupby, pairwise
+from operator import itemgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pytest_packbench.model.errors import first_of, pluralize
-from pytest_packbench.model.run import RECORD_PROMPTS, TEST_TARGET_PREFIX, Shard
+from pytest_packbench.model.run import CAPS, RECORD_PROMPTS, TEST_TARGET_PREFIX, Shard
 from pytest_packbench.runs.folder import LACKED, RECORDS, StoredRunError
 from pytest_packbench.runs.lines import controls_of_report
 from pytest_packbench.runs.metadata import MERGED_FROM, SPENT, join_sorted, recorded_spending, sum_spending
 from pytest_packbench.runs.reading import open_run, sort_key
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+    from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 
     from pytest_packbench.model.control import ControlResult
     from pytest_packbench.model.result import Result
@@ -29,12 +27,9 @@ if TYPE_CHECKING:
 
 
 SHARD = "shard"
-_REQUIRED_EQUAL = ("suite", "pack", "pack_version", "suite_sha256", "mode")
-# not known to a run without cases
-_REQUIRED_EQUAL_WITH_CASES = ("backend", "model")
-# settings that change no answer
-_EXECUTION_SETTINGS = frozenset({"concurrency", "max_tokens", "max_cost", "max_seconds", RECORD_PROMPTS})
 _PER_RUN_SETTINGS = frozenset({SHARD, MERGED_FROM, SPENT})
+# they change no answer, or say what one run did
+_MAY_DIFFER = _PER_RUN_SETTINGS | {"concurrency", *CAPS, RECORD_PROMPTS}
 _MAX_NAMED_CASES = 5
 
 
@@ -86,16 +81,12 @@ def merged_run(runs: Sequence[Run], run_id: str, *, empty: Collection[str] = ())
     runs = sorted(runs, key=lambda run: (run.run_id, run.suite))
     ids = [run.run_id for run in runs]
     # before the ids: the suites of one session share its id
-    for name in _REQUIRED_EQUAL:
-        _check_same(name, runs, attrgetter(name))
+    _check_same(runs, _shared)
     twice = next((before for before, after in pairwise(ids) if before == after), None)
     if twice is not None:
         raise MergeError(f"run {twice} is passed twice; pass each run once")
     with_cases = [run for run in runs if run.run_id not in empty] or runs
-    # the tests of the user may differ by shard
-    _check_same("target without test functions", with_cases, _without_tests)
-    for name in _REQUIRED_EQUAL_WITH_CASES:
-        _check_same(name, with_cases, attrgetter(name))
+    _check_same(with_cases, _shared_with_cases)
     targets = {run.target for run in with_cases}
     versions: dict[str, set[str]] = {}
     for run in runs:
@@ -115,40 +106,47 @@ def merged_run(runs: Sequence[Run], run_id: str, *, empty: Collection[str] = ())
     )
 
 
-def _without_tests(run: Run) -> list[str]:
-    return sorted(name for name in run.target.split(", ") if not name.startswith(TEST_TARGET_PREFIX))
+def _shared(run: Run) -> dict[str, Any]:
+    """Return by name what all runs share."""
+    return {name: getattr(run, name) for name in ("suite", "pack", "pack_version", "suite_sha256", "mode")}
+
+
+def _shared_with_cases(run: Run) -> dict[str, Any]:
+    """Return by name what all runs share that have cases: others know neither."""
+    # the tests of the user may differ by shard
+    targets = sorted(name for name in run.target.split(", ") if not name.startswith(TEST_TARGET_PREFIX))
+    settings = {f"settings.{name}": value for name, value in run.settings.items() if name not in _MAY_DIFFER}
+    return {"target without test functions": targets, "backend": run.backend, "model": run.model, **settings}
+
+
+def _check_same(runs: Sequence[Run], shared: Callable[[Run], Mapping[str, Any]]) -> None:
+    stated = [(run.run_id, shared(run)) for run in runs]
+    for name in dict.fromkeys(name for _, values in stated for name in values):
+        by_value: dict[str, str] = {}
+        for run_id, values in stated:
+            by_value.setdefault(json.dumps(values.get(name), sort_keys=True), run_id)
+        if len(by_value) > 1:
+            listed = ", ".join(f"{value} in run {run_id}" for value, run_id in by_value.items())
+            raise MergeError(f"the runs do not belong together: {name} is {listed}")
 
 
 def _joined_settings(runs: Sequence[Run]) -> dict[str, Any]:
-    joined: dict[str, Any] = {}
-    for name in dict.fromkeys(name for run in runs for name in run.settings if name not in _PER_RUN_SETTINGS):
-        values = [run.settings.get(name) for run in runs]
-        if name not in _EXECUTION_SETTINGS:
-            _check_same(f"settings.{name}", runs, partial(_setting, name))
-        if all(value == values[0] for value in values):
-            joined[name] = values[0]
-        elif name == RECORD_PROMPTS:
-            # what one run must not show, the page of all would
-            joined[name] = False
+    """Return the settings on which all runs agree, and what they spent together."""
+    first, settings = runs[0].settings, [run.settings for run in runs]
+    joined = {
+        name: value
+        for name, value in first.items()
+        if name not in _PER_RUN_SETTINGS and all(each.get(name) == value for each in settings)
+    }
+    if any(RECORD_PROMPTS in each for each in settings):
+        # what one run must not show, the page of all would
+        joined.setdefault(RECORD_PROMPTS, False)
     spent = [each for each in map(recorded_spending, runs) if each is not None]
-    if not spent or len(spent) < sum(SPENT in run.settings for run in runs):
+    if not spent or len(spent) < sum(SPENT in each for each in settings):
         return joined
     # what one run does not know of its own is not known of all
     unknown = {name: None for each in spent for name, value in each.items() if value is None}
     return {**joined, SPENT: sum_spending(spent) | unknown}
-
-
-def _setting(name: str, run: Run) -> Any:
-    return run.settings.get(name)
-
-
-def _check_same(name: str, runs: Sequence[Run], value: Callable[[Run], Any]) -> None:
-    by_value: dict[str, str] = {}
-    for run in runs:
-        by_value.setdefault(json.dumps(value(run), sort_keys=True), run.run_id)
-    if len(by_value) > 1:
-        listed = ", ".join(f"{each} in run {run_id}" for each, run_id in by_value.items())
-        raise MergeError(f"the runs do not belong together: {name} is {listed}")
 
 
 class Merge:
@@ -205,23 +203,14 @@ class Merge:
             StoredRunError: a file of a run cannot be read, or a record is missing.
             OSError: a file cannot be read.
         """
-        for result in self._filled(deque(case_ids), absent, changed):
-            name = result.case.test_id
-            self._ran[name] = self._ran.get(name, True) and _ran(result)
-            yield result
-
-    def _filled(
-        self, left: deque[str], absent: Callable[[str], Result], changed: Callable[[Result], str]
-    ) -> Iterator[Result]:
-        """Yield the results of all runs, and what stands for the cases that are in none of them."""
-        merged = heapq.merge(*map(_with_run, self._runs), key=lambda each: sort_key(each[0]))
-        for case_id, members in chain(groupby(merged, key=lambda each: each[0].case.case_id), [(None, ())]):
-            while left and (case_id is None or left[0] <= case_id):
-                name = left.popleft()
-                if name != case_id:
-                    self._missing.append(name)
-                    yield from () if self.missing_shards is None else (absent(name),)
-            attempts = list(members)
+        suite = (((case_id,), None, None) for case_id in case_ids)
+        # a case of the suite comes before all attempts at it
+        merged = heapq.merge(suite, *map(_by_key, self._runs), key=itemgetter(0))
+        for case_id, members in groupby(merged, key=lambda each: each[0][0]):
+            attempts = [(result, opened) for _, result, opened in members if result is not None and opened is not None]
+            if not attempts:
+                self._missing.append(case_id)
+                yield from () if self.missing_shards is None else (self._noted(absent(case_id)),)
             runs = dict.fromkeys(opened.run.run_id for _, opened in attempts)
             if len(runs) > 1:
                 both = " and in run ".join(runs)
@@ -233,7 +222,13 @@ class Merge:
                 if result.score.counted and result.record is None:
                     path, name = Path(opened.source).with_name(RECORDS), result.case.test_id
                     raise StoredRunError(f"{path}: the record of {name} {LACKED}")
-                yield result
+                yield self._noted(result)
+
+    def _noted(self, result: Result) -> Result:
+        """Return a result whose case is counted, as one that ran if all attempts at it did."""
+        name, has_run = result.case.test_id, result.score.verdict != "not_run" or result.score.quarantined
+        self._ran[name] = self._ran.get(name, True) and has_run
+        return result
 
     def controls(self) -> tuple[list[ControlResult], int]:
         """Return what the controls of all runs came to, and how many their suite had; of shards each is in one.
@@ -268,9 +263,5 @@ class Merge:
         return "; ".join(reasons)
 
 
-def _with_run(opened: StoredRun) -> Iterator[tuple[Result, StoredRun]]:
-    return ((result, opened) for result in opened.results)
-
-
-def _ran(result: Result) -> bool:
-    return result.score.verdict != "not_run" or result.score.quarantined
+def _by_key(opened: StoredRun) -> Iterator[tuple[tuple[Any, ...], Result, StoredRun]]:
+    return ((sort_key(result), result, opened) for result in opened.results)
