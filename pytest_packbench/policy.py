@@ -45,7 +45,6 @@ from pytest_packbench.model.policy import (
     same,
     value_text,
 )
-from pytest_packbench.model.result import CaseInfo
 from pytest_packbench.model.run import BUNDLED
 from pytest_packbench.model.suite import BASELINE_NAME, CONFIG_NAME, CONTROLS, FIXTURES
 from pytest_packbench.packs import functions_into
@@ -116,11 +115,24 @@ Policy: TypeAlias = dict[str, Any]
 - `recordings`: hashes of the recordings by path under `fixtures` without suffix; for a run, those of its cases.
 - `settings`: the settings that decide what fails a run, by name.
 - `baseline`: the committed baseline: its hash, or its content; None without one.
-- `cases`: the cases by id, as `CaseInfo`.
-- `places`: where they can be read, likewise; none for a run, which stores no content.
+- `cases`: the cases by id, as `PolicyCase`.
 - `suites`: the suites in the folder of suites, each by its name; none where a run is compared.
 - `pipeline`: what a run tested: `pack version`, and as far as they are known `target`, `model` and `guards`.
 """
+
+
+class PolicyCase(NamedTuple):
+    """A case, as acceptance policies are compared.
+
+    Attributes:
+        file: its file, from the folder of the suite.
+        sha256: the hash of its content; None if it can't be read.
+        location: where it can be read; None for that of a run, which stores no content.
+    """
+
+    file: str
+    sha256: str | None
+    location: CaseLocation | None = None
 
 
 class PolicyBase(NamedTuple):
@@ -275,19 +287,13 @@ def suite_policy(folder: Path) -> Policy:
             baseline = parse_json(raw, _BASELINE_LIMIT)
         except JsonError:
             baseline = text_sha256(raw)
-    places: dict[str, CaseLocation] = {}
+    cases: dict[str, PolicyCase] = {}
     for location in iter_cases(folder / "cases"):
         # of two with one id the first one, since the run reports it
-        places.setdefault(location.name, location)
-    cases = {name: _case_at(location, folder) for name, location in places.items()}
-    return {**_suite_hashes(folder, whole=True), "baseline": baseline, "cases": cases, "places": places}
-
-
-def _case_at(location: CaseLocation, folder: Path) -> CaseInfo:
-    """Return what identifies a case of the suite in a folder, with names from there."""
-    name, file = location.name, location.label(Path(location.path).relative_to(folder).as_posix())
-    sha256 = case_file_sha256(location)
-    return CaseInfo(suite=folder.name, test_id=name, case_id=name, nodeid=file, file=file, case_sha256=sha256)
+        if location.name not in cases:
+            file = location.label(Path(location.path).relative_to(folder).as_posix())
+            cases[location.name] = PolicyCase(file, case_file_sha256(location), location)
+    return {**_suite_hashes(folder, whole=True), "baseline": baseline, "cases": cases}
 
 
 def _suite_hashes(suite: Path, *, whole: bool) -> dict[str, dict[str, str]]:
@@ -565,16 +571,17 @@ def run_policy(folder: Path, suite: str, now: Policy) -> tuple[Policy, str]:
         raise PolicyError(f"run {run.run_id} is partial ({run.partial}); expected a complete run")
     if header.policy is None or header.policy["version"] != POLICY_VERSION:
         raise PolicyError(f"run {run.run_id} stores no acceptance policy; run the suite again, or name a commit")
-    cases: dict[str, CaseInfo] = {}
+    cases: dict[str, PolicyCase] = {}
     recordings = dict(header.policy["recordings"])
     for result in report.results:
-        cases.setdefault(result.case.case_id, result.case)
+        case = result.case
+        cases.setdefault(case.case_id, PolicyCase(case.file, case.case_sha256))
         if run.mode == "fixture" and result.attempt.cassette_sha256 is not None:
-            recordings[result.case.case_id] = result.attempt.cassette_sha256
+            recordings[case.case_id] = result.attempt.cassette_sha256
     note = "" if run.mode == "fixture" else f"recordings are not compared: the base is a run in {run.mode} mode"
     tested = {"pack version": run.pack_version, **pipeline_of(run)}
     unknown = {"hooks": now["hooks"], "suites": now["suites"]}
-    found = {"recordings": recordings, "cases": cases, "places": {}, "pipeline": tested}
+    found = {"recordings": recordings, "cases": cases, "pipeline": tested}
     return {**unknown, **header.policy, **found}, note
 
 
@@ -631,8 +638,10 @@ def policy_changes(base: Policy, now: Policy) -> Iterator[PolicyChange]:
             what, *tighter = next(rest for rule, *rest in _RULES if re.fullmatch(rule, place_in_rules, re.DOTALL))
             if what and not any(is_tighter(old, new) for is_tighter in tighter):
                 verb = "added" if old is MISSING else "removed" if new is MISSING else "changed"
-                key, values = f"{part.key}{pointer}", (shown(old), shown(new))
-                yield PolicyChange(what.format(verb), part.file, key, *values, part.case)
+                key = " ".join(filter(None, (part.key, pointer)))
+                is_entry = part.kind == "baseline" and place[:1] == ("cases",)
+                case = _case_of(str(place[1])) if is_entry else part.case
+                yield PolicyChange(what.format(verb), part.file, key, shown(old), shown(new), case)
 
 
 def allow(
@@ -665,13 +674,18 @@ def differences(old: Any, new: Any, place: Place = ()) -> Iterator[tuple[Place, 
         place: the keys and indexes that lead to them.
     """
     if isinstance(old, dict) and isinstance(new, dict):
-        for key in {**old, **new}:
-            yield from differences(old.get(key, MISSING), new.get(key, MISSING), (*place, key))
+        for key, before, after in _pairs(old, new):
+            yield from differences(before, after, (*place, key))
     elif _has_objects(old) and _has_objects(new) and len(old) == len(new):
         for number, (before, after) in enumerate(zip(old, new, strict=True)):
             yield from differences(before, after, (*place, number))
     elif MISSING in (old, new) or not same(old, new):
         yield place, old, new
+
+
+def _pairs(old: Mapping[str, Any], new: Mapping[str, Any]) -> Iterator[tuple[str, Any, Any]]:
+    """Yield the names in two objects, each with both values."""
+    return ((name, old.get(name, MISSING), new.get(name, MISSING)) for name in {**old, **new})
 
 
 def _has_objects(value: Any) -> bool:
@@ -682,36 +696,22 @@ def _named_parts(base: Policy, now: Policy) -> Iterator[_Part]:
     """Yield the parts that are values by name."""
     configuration = now["settings"].get("file") or base["settings"].get("file") or "settings"
     for kind, (file, key) in _NAMED.items():
-        for name in {**base[kind], **now[kind]}:
-            old, new = (policy[kind].get(name, MISSING) for policy in (base, now))
+        for name, old, new in _pairs(base[kind], now[kind]):
             if kind not in _KNOWN_TO_BOTH or MISSING not in (old, new):
-                words = {"name": name, "configuration": configuration}
-                yield _Part(f"{kind} {name}", file.format(**words), key.format(**words), old, new)
+                yield _Part(f"{kind} {name}", file.format(name) or configuration, key.format(name), old, new)
 
 
 def _suite_parts(base: Policy, now: Policy) -> Iterator[_Part]:
     """Yield the rules of the suite, its gates, and its committed baseline."""
-    if isinstance(base["config"], str):
-        yield _Part("config/", CONFIG_NAME, CONFIG_NAME, base["config"], now["config"])
+    old, new = base["config"], now["config"]
+    if isinstance(old, str):
+        yield _Part("config/", CONFIG_NAME, CONFIG_NAME, old, new)
     else:
-        rules, rules_now = (
-            {**config, "gates": _gates_by_name(config.get("gates", ()))} for config in (base["config"], now["config"])
-        )
-        yield _Part("config", CONFIG_NAME, "", rules, rules_now)
+        yield _Part("config", CONFIG_NAME, "", _with_named_gates(old), _with_named_gates(new))
     old, new = (MISSING if policy["baseline"] is None else policy["baseline"] for policy in (base, now))
-    if not (isinstance(old, dict) and isinstance(new, dict)):
-        yield _Part("baseline", BASELINE_NAME, BASELINE_NAME, old, new)
-        return
-    yield _Part("baseline/run", BASELINE_NAME, f"{BASELINE_NAME} /run", old.get("run"), new.get("run"))
-    cases = new.get("cases")
-    for test_id, entry in old.get("cases", {}).items():
-        case_id = test_id.rpartition(":")[2]
-        key = f"{BASELINE_NAME} {json_pointer(('cases', test_id))}"
-        # the entry of a case that was removed decides nothing
-        if case_id in now["cases"]:
-            after = cases.get(test_id, MISSING) if isinstance(cases, dict) else MISSING
-            before, after = (_entry(each, now["cases"][case_id].case_sha256) for each in (entry, after))
-            yield _Part("baseline/case", BASELINE_NAME, key, before, after, case_id)
+    if isinstance(old, dict) and isinstance(new, dict):
+        old, new = (_of_cases(baseline, now["cases"]) for baseline in (old, new))
+    yield _Part("baseline", BASELINE_NAME, BASELINE_NAME, old, new)
 
 
 def _case_parts(base: Policy, now: Policy) -> Iterator[_Part]:
@@ -720,26 +720,23 @@ def _case_parts(base: Policy, now: Policy) -> Iterator[_Part]:
         new = now["cases"].get(case_id)
         if new is None:
             yield _Part("case gone", case.file, "", PRESENT, REMOVED, case_id)
-        elif case.case_sha256 not in (None, new.case_sha256):
-            if case_id in base["places"] and new.case_sha256:
-                old, content = (_content(policy["places"][case_id]) for policy in (base, now))
-                yield _Part("case", new.file, "", old, content, case_id)
+        elif case.sha256 not in (None, new.sha256):
+            if case.location and new.sha256:
+                yield _Part("case", new.file, "", _content(case.location), _content(new.location), case_id)
             else:
-                yield _Part("case", new.file, "case", case.case_sha256, new.case_sha256 or ABSENT, case_id)
-    for name in sorted({**base["recordings"], **now["recordings"]}):
+                yield _Part("case", new.file, "case", case.sha256, new.sha256 or ABSENT, case_id)
+    for name, old, new in sorted(_pairs(base["recordings"], now["recordings"])):
         was, is_now = (name in policy["cases"] for policy in (base, now))
-        if (was or name in base["recordings"]) and (is_now or not was):
+        if (was or old is not MISSING) and (is_now or not was):
             kind = "control" if name.startswith(_CONTROL) else "recording"
-            case_id = name if was or is_now else ""
-            old, new = (policy["recordings"].get(name, MISSING) for policy in (base, now))
-            key = "recording" if case_id else f"recording {name}"
+            key, case_id = ("recording", name) if was or is_now else (f"recording {name}", "")
             yield _Part(kind, f"{FIXTURES}/{name}.json", key, old, new, case_id)
 
 
-def _gates_by_name(gates: Iterable[Mapping[str, Any]]) -> dict[str, dict[str, Any]]:
-    """Return the gates by what they bound, numbered if several bound the same, without what they leave open."""
+def _with_named_gates(config: Mapping[str, Any]) -> dict[str, Any]:
+    """Return rules with gates by what they bound, numbered if several bound the same, without what they leave open."""
     found: dict[str, dict[str, Any]] = {}
-    for gate in map(_stated, gates):
+    for gate in map(_stated, config.get("gates", ())):
         kind = next((name for name in ("must_pass", *CHANGES) if name in gate), gate.get("metric"))
         first = name = " ".join((str(kind), *(f"{key} {gate[key]}" for key in ("depth", "by") if key in gate)))
         number = 1
@@ -747,12 +744,27 @@ def _gates_by_name(gates: Iterable[Mapping[str, Any]]) -> dict[str, dict[str, An
             number += 1
             name = f"{first} ({number})"
         found[name] = gate
-    return found
+    return {**config, "gates": found}
 
 
 def _stated(value: Mapping[str, Any]) -> dict[str, Any]:
     """Return an object without what it leaves open."""
     return {key: inner for key, inner in value.items() if inner not in (None, [])}
+
+
+def _of_cases(baseline: Mapping[str, Any], cases: Mapping[str, PolicyCase]) -> dict[str, Any]:
+    """Return what a baseline states of its run and of the cases that there are: the entry of no other decides."""
+    stated = baseline.get("cases")
+    entries = stated.items() if isinstance(stated, dict) else ()
+    known = ((test_id, entry, cases.get(_case_of(test_id))) for test_id, entry in entries)
+    return {
+        "run": baseline.get("run"),
+        "cases": {test_id: _entry(entry, case.sha256) for test_id, entry, case in known if case is not None},
+    }
+
+
+def _case_of(test_id: str) -> str:
+    return test_id.rpartition(":")[2]
 
 
 def _entry(entry: Any, sha256: str | None) -> Any:
@@ -841,10 +853,11 @@ _RULES: tuple[tuple[Any, ...], ...] = (
     ("baseline", "baseline changed", _is_new),
     ("baseline/run/(mode|target|trials|trials_rule|authored)(/.*)?", "baseline changed"),
     ("baseline/run/.*", ""),
-    ("baseline/case/(score|passed)", "baseline loosened", _is_new, _is_higher),
-    ("baseline/case/verdict", "baseline loosened", _becomes("passed")),
-    ("baseline/case/kind", "baseline loosened", _is_gone),
-    ("baseline/case/sha256", "baseline loosened", _becomes(_OF_CASE)),
+    ("baseline/cases/[^/]*", "baseline loosened", _is_new),
+    ("baseline/cases/[^/]*/(score|passed)", "baseline loosened", _is_new, _is_higher),
+    ("baseline/cases/[^/]*/verdict", "baseline loosened", _becomes("passed")),
+    ("baseline/cases/[^/]*/kind", "baseline loosened", _is_gone),
+    ("baseline/cases/[^/]*/sha256", "baseline loosened", _becomes(_OF_CASE)),
     ("baseline/.*", "baseline loosened"),
 )
 """By part and place, the first that fits: what a change is called, empty for what does not count, and what is tighter.
@@ -852,14 +865,14 @@ _RULES: tuple[tuple[Any, ...], ...] = (
 The last ones are functions of the old and the new value, of which one has to hold.
 """
 _NAMED = {
-    "settings": ("{configuration}", "setting {name}"),
-    "suites": (f"{{name}}/{CONFIG_NAME}", "suite {name}"),
-    "hooks": ("{name}", "hook {name}"),
-    "pipeline": ("this run", "{name} of the run"),
-    "code": ("{name}", "pack code {name}"),
-    "files": ("{name}", "file {name}"),
+    "settings": ("", "setting {}"),
+    "suites": (f"{{}}/{CONFIG_NAME}", "suite {}"),
+    "hooks": ("{}", "hook {}"),
+    "pipeline": ("this run", "{} of the run"),
+    "code": ("{}", "pack code {}"),
+    "files": ("{}", "file {}"),
 }
-"""By part of the policy whose values have names: how the file and the key of a change are named."""
+"""By part of the policy whose values have names: the file of a change, empty for the configuration, and its key."""
 _KNOWN_TO_BOTH = ("settings", "pipeline")
 """The parts of which a name is compared only where both sides know it."""
 

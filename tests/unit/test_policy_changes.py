@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 from fnmatch import fnmatchcase
 from typing import Any
 
@@ -12,16 +11,15 @@ import pytest
 from pytest_packbench import policy as policies
 from pytest_packbench.cases.files import CaseLocation
 from pytest_packbench.model.policy import same
-from pytest_packbench.model.result import CaseInfo
-from pytest_packbench.policy import Policy, differences, policy_changes
+from pytest_packbench.policy import Policy, PolicyCase, differences, policy_changes
 
 TEST_ID = "toy:plain:a"
-CASE = CaseInfo(suite="s", test_id="a", case_id="a", nodeid="cases/a.json", file="cases/a.json", case_sha256="a" * 64)
+CASE = PolicyCase("cases/a.json", "a" * 64)
 RUN = {"mode": "fixture", "target": "toy", "trials": 1}
 
 
 def policy(**changes: Any) -> Policy:
-    named = ("files", "code", "hooks", "suites", "settings", "pipeline", "places")
+    named = ("files", "code", "hooks", "suites", "settings", "pipeline")
     parts: Policy = {name: {} for name in ("config", "recordings", "cases", *named)}
     return {**parts, "baseline": None, **changes}
 
@@ -162,8 +160,8 @@ def case(**data: Any) -> dict[str, Any]:
     whole = {"id": "a", "expected": {"code": "1"}, **data}
     # the place of a file stands for its content
     location = CaseLocation(json.dumps(whole), "a")
-    known = replace(CASE, case_sha256=str(sorted(data.items(), key=str)))
-    return {"cases": {"a": known}, "places": {"a": location}}
+    known = PolicyCase(CASE.file, str(sorted(data.items(), key=str)), location)
+    return {"cases": {"a": known}}
 
 
 RATE = {"metric": "pass_rate", "min": 0.8}
@@ -416,13 +414,13 @@ CHANGES: dict[str, tuple[dict[str, Any], dict[str, Any], list[str]]] = {
         ["threshold changed: cases/a.json: /expected/threshold (case a): 0.9 -> 0.8"],
     ),
     "a case that could not be read": (
-        {"cases": {"a": replace(CASE, case_sha256=None)}},
+        {"cases": {"a": CASE._replace(sha256=None)}},
         case(),
         [],
     ),
     "only hashes": (
-        {"cases": {"a": replace(CASE, case_sha256="1")}},
-        {"cases": {"a": replace(CASE, case_sha256="2")}},
+        {"cases": {"a": CASE._replace(sha256="1")}},
+        {"cases": {"a": CASE._replace(sha256="2")}},
         ["case changed: cases/a.json: case (case a): 1 -> 2"],
     ),
 }

@@ -78,9 +78,9 @@ def test_each_file_counts_as_what_it_is(folder: Path) -> None:
     assert found["files"] == {"tables/t.csv": text_sha256(b"1\n2\n"), "cases/notes.txt": text_sha256(b"no case")}
     cases = found["cases"]
     assert list(cases) == ["a", "bad", "list", "m1", "more.line-4"]
-    assert [cases[name].case_sha256 is None for name in ("a", "bad", "list", "m1")] == [False, True, True, False]
+    assert [cases[name].sha256 is None for name in ("a", "bad", "list", "m1")] == [False, True, True, False]
     assert cases["m1"].file == "cases/more.jsonl:2"
-    assert [json.loads(read_case_bytes(found["places"][name])) for name in ("a", "m1")] == [A, {"id": "m1"}]
+    assert [json.loads(read_case_bytes(cases[name].location)) for name in ("a", "m1")] == [A, {"id": "m1"}]
     recordings = {
         "a": canonical_sha256({"case_id": "a", "description": "x"}),
         "broken": text_sha256(b"{"),
