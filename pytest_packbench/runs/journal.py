@@ -15,13 +15,13 @@ from typing import TYPE_CHECKING, Any, Self
 
 from pydantic import ValidationError
 
-from pytest_packbench.files import LIMITS, format_size, lines_of, open_regular, replace_atomic
+from pytest_packbench.files import LIMITS, replace_atomic
 from pytest_packbench.model.errors import first_problem
 from pytest_packbench.model.record import RecordError
 from pytest_packbench.model.result import EndedAttempt, Result, adapter, ended_from, ended_line, result_from
 from pytest_packbench.model.run import Run
-from pytest_packbench.runs.folder import WORKER_JOURNALS
-from pytest_packbench.runs.lines import finite_line, line_value
+from pytest_packbench.runs.folder import WORKER_JOURNALS, StoredRunError
+from pytest_packbench.runs.lines import finite_line, line_value, read_lines
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -31,17 +31,12 @@ if TYPE_CHECKING:
     from pytest_packbench.files import OpenFile
 
 
-_LIMIT = LIMITS["journal"]
 HEADER_KEY = "packbench_journal"
 ENDED_KEY = "packbench_ended"
 """The only key of the line of an attempt that is not scored yet."""
 JOURNAL_VERSION = 1
 
 Entry = Result | EndedAttempt
-
-
-class JournalError(ValueError):
-    """A line of a journal is not a result; the message is one line, `FILE:LINE: why`."""
 
 
 class Journal:
@@ -118,25 +113,16 @@ def read_journal(path: Path | OpenFile) -> tuple[Run | None, list[Entry]]:
 
     Raises:
         OSError: the file cannot be read.
-        JournalError: another line is neither an entry nor a header, or the header has another version.
+        StoredRunError: another line is neither an entry nor a header, or the header has another version.
     """
     run, entries = None, []
-    with open_regular(path) as file:
-        for number, line in enumerate(lines_of(file, _LIMIT), start=1):
-            try:
-                if len(line) > _LIMIT.size:
-                    raise JournalError(f"longer than {format_size(_LIMIT.size)}; {_LIMIT.advice}")  # noqa: TRY301 - as a line that is not valid
-                entry = _parse_line(line)
-            except JournalError as error:
-                if not line.endswith(b"\n") and len(line) <= _LIMIT.size:
-                    break
-                raise JournalError(f"{path}:{number}: {error}") from None
-            if isinstance(entry, Run):
-                if run is not None:
-                    raise JournalError(f"{path}:{number}: a second header; restore the file from the run")
-                run = entry
-            else:
-                entries.append(entry)
+    for location, entry in read_lines(path, _parse_line, LIMITS["journal"], may_be_cut=True):
+        if not isinstance(entry, Run):
+            entries.append(entry)
+        elif run is None:
+            run = entry
+        else:
+            raise StoredRunError(f"{location}: a second header; restore the file from the run")
     return run, entries
 
 
@@ -211,7 +197,7 @@ def read_worker_journals(folder: Path) -> dict[str, dict[int, Entry]]:
     """
     journals: list[list[Entry]] = []
     for path in sorted(folder.glob(WORKER_JOURNALS)):
-        with suppress(OSError, JournalError):
+        with suppress(OSError, StoredRunError):
             journals.append(read_journal(path)[1])
     attempts: dict[str, dict[int, Entry]] = {}
     for entry in last_attempts(journals):
@@ -290,28 +276,25 @@ def _write_all(file: FileIO, line: bytes) -> None:
         written += file.write(line[written:])
 
 
-def _parse_line(line: bytes) -> Run | Entry:
+def _parse_line(line: bytes | str) -> Run | Entry:
     """Return the run of a header, or an entry.
 
     Raises:
-        JournalError: the line is neither.
+        RecordError: the line is neither.
     """
-    try:
-        data = line_value(line)
-    except RecordError as error:
-        raise JournalError(str(error)) from None
+    data = line_value(line)
     if not isinstance(data, dict):
-        raise JournalError("not a result: expected an object")
+        raise RecordError("not a result: expected an object")
     is_header, version = HEADER_KEY in data, data.get(HEADER_KEY)
     if is_header and (type(version) is not int or version != JOURNAL_VERSION):
-        raise JournalError(f"/{HEADER_KEY}: got {version!r:.60}; this version reads {JOURNAL_VERSION}")
+        raise RecordError(f"/{HEADER_KEY}: got {version!r:.60}; this version reads {JOURNAL_VERSION}")
     try:
         if is_header:
             run: Run = adapter(Run).validate_python(data.get("run"))
             return run
         return ended_from(data[ENDED_KEY]) if ENDED_KEY in data else result_from(data, data.get("record"))
     except ValidationError as error:
-        raise JournalError(f"not a result: {first_problem(error, data)}") from None
+        raise RecordError(f"not a result: {first_problem(error, data)}") from None
 
 
 def _line(data: dict[str, Any]) -> bytes:

@@ -198,14 +198,14 @@ def read_records(
         OSError: the file cannot be read.
     """
     read = _strict_record if strict else _open_record
-    return (record for _, record in _read(path, read, skipped=skipped))
+    return (record for _, record in read_lines(path, read, skipped=skipped))
 
 
 def read_errors(source: RecordSource, *, skipped: SkippedLines | None = None) -> Iterator[ErrorLine]:
     """Read the `errors.jsonl` of a source as `read_records` does; nothing if there is no such file."""
     if source.errors is None or not Path(source.errors).exists():
         return iter(())
-    return (line for _, line in _read(source.errors, _error_line, skipped=skipped))
+    return (line for _, line in read_lines(source.errors, _error_line, skipped=skipped))
 
 
 def stated_of(score: Score) -> tuple[Any, ...]:
@@ -222,7 +222,7 @@ def record_lines(path: Path | OpenFile) -> Iterator[AttemptLine]:
         StoredRunError: a line is not a record, or its `packbench` object is invalid.
         OSError: the file cannot be read.
     """
-    for location, record in _read(path, stored_record):
+    for location, record in read_lines(path, stored_record):
         extension = record.packbench or {}
         # a record of another program has no object `packbench`
         verdict = extension.get("verdict", "passed" if record.passed else "failed")
@@ -237,7 +237,7 @@ def error_lines(path: Path | OpenFile) -> Iterator[AttemptLine]:
         StoredRunError: a line is not an error line.
         OSError: the file cannot be read.
     """
-    for location, line in _read(path, _error_line):
+    for location, line in read_lines(path, _error_line):
         yield AttemptLine(location, line.run_id, line.test_id, line.trial, line, (line.verdict, line.kind))
 
 
@@ -248,7 +248,7 @@ def payload_lines(path: Path | OpenFile) -> Iterator[AttemptLine]:
         StoredRunError: a line cannot be read.
         OSError: the file cannot be read.
     """
-    for location, line in _read(path, _payload_line, PAYLOAD):
+    for location, line in read_lines(path, _payload_line, PAYLOAD):
         yield AttemptLine(location, line.run_id, line.test_id, line.trial, line.result)
 
 
@@ -265,7 +265,7 @@ def read_controls(path: Path | OpenFile, run_id: str | None = None) -> list[Cont
     """
     results: dict[str, ControlResult] = {}
     with suppress(FileNotFoundError):
-        for location, (of_run, control) in _read(path, _control_line):
+        for location, (of_run, control) in read_lines(path, _control_line):
             # any JSON value may be the id of the line
             other = run_id is not None and run_id != of_run
             if other or results.setdefault(control.control, control) is not control:
@@ -322,19 +322,39 @@ def line_value(line: bytes | str) -> Any:
         raise RecordError(f"not JSON: {error}") from None
 
 
-def _read(
+def read_lines(
     path: Path | str | OpenFile,
     read: Callable[[bytes | str], LineT],
     limit: Limit = RECORD,
     skipped: SkippedLines | None = None,
+    *,
+    may_be_cut: bool = False,
 ) -> Iterator[tuple[str, LineT]]:
-    """Yield the place of each line that is not blank, `FILE:LINE`, and what is read of it."""
+    """Yield the place of each line, `FILE:LINE`, and what is read of it.
+
+    Args:
+        path: the file; `-` for standard input.
+        read: reads a line; raises ValueError.
+        limit: how long a line may be.
+        skipped: collects the lines that can't be read; without it the first of them is an error.
+        may_be_cut: whether a crash may have cut the last line short, which is then ignored; if not, white space around
+            a line is ignored, and a blank line.
+
+    Raises:
+        StoredRunError: a line can't be read.
+        OSError: the file can't be read.
+    """
     with nullcontext(sys.stdin.buffer) if path == STDIN else open_regular(path, buffering=_READ_BUFFER) as file:
         for number, line in enumerate(lines_of(file, limit), start=1):
             location = f"{'<stdin>' if path == STDIN else path}:{number}"
+            is_short = len(line) <= limit.size
             try:
-                item = _item(line, read, limit)
+                if not is_short:
+                    raise RecordError(f"longer than {format_size(limit.size)}; {limit.advice}")
+                item = read(line) if may_be_cut else _trimmed(line, read)
             except ValueError as error:
+                if may_be_cut and is_short and not line.endswith(b"\n"):
+                    return
                 if skipped is None:
                     raise StoredRunError(f"{location}: {error}") from None
                 skipped.add(f"{location}: {error}")
@@ -343,10 +363,8 @@ def _read(
                 yield location, item
 
 
-def _item(line: bytes, read: Callable[[bytes | str], LineT], limit: Limit) -> LineT | None:
-    """Return what is read of a line; None if it is blank."""
-    if len(line) > limit.size:
-        raise RecordError(f"longer than {format_size(limit.size)}; {limit.advice}")
+def _trimmed(line: bytes, read: Callable[[bytes | str], LineT]) -> LineT | None:
+    """Return what is read of a line, or of one with white space around it; None if it is blank."""
     try:
         return read(line)
     except ValueError:

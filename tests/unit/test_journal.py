@@ -14,10 +14,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pytest_packbench.model.result import EndedAttempt, Result, ended_from, ended_line, format_timestamp
+from pytest_packbench.runs.folder import StoredRunError
 from pytest_packbench.runs.journal import (
     ENDED_KEY,
     Journal,
-    JournalError,
     WorkerJournals,
     is_locked,
     last_attempts,
@@ -110,19 +110,19 @@ def test_a_bad_line_is_named(path: Path, bad: bytes) -> None:
     good = path.read_bytes()
     for rest in (b"", good):
         path.write_bytes(good + bad + b"\n" + rest)
-        with pytest.raises(JournalError, match=r"journal\.jsonl:2: not (a result|JSON|UTF-8): ") as caught:
+        with pytest.raises(StoredRunError, match=r"journal\.jsonl:2: not (a result|JSON|UTF-8): ") as caught:
             results_in(path)
         assert "\n" not in str(caught.value)
     for header, message in BAD_HEADERS.items():
         path.write_bytes(header + b"\n")
-        with pytest.raises(JournalError, match=f"journal.jsonl:1: {re.escape(message)}"):
+        with pytest.raises(StoredRunError, match=f"journal.jsonl:1: {re.escape(message)}"):
             read_journal(path)[0]
 
 
 def test_a_second_header_is_refused(path: Path) -> None:
     rewrite_journal(path, run(), [case_result("a")])
     path.write_bytes(path.read_bytes() + path.read_bytes())
-    with pytest.raises(JournalError, match=r"journal\.jsonl:\d: a second header; restore the file from the run"):
+    with pytest.raises(StoredRunError, match=r"journal\.jsonl:\d: a second header; restore the file from the run"):
         read_journal(path)
 
 
@@ -188,7 +188,7 @@ def test_ended_attempts_are_read_back(path: Path) -> None:
 def test_an_edited_ended_attempt_is_refused(path: Path, change: dict[str, Any], problem: str) -> None:
     line = {ENDED_KEY: {**ended_line(ended()), **change}}
     path.write_text(json.dumps(line) + "\n", encoding="utf-8")
-    with pytest.raises(JournalError, match=re.escape(f"journal.jsonl:1: not a result: {problem}")):
+    with pytest.raises(StoredRunError, match=re.escape(f"journal.jsonl:1: not a result: {problem}")):
         read_journal(path)[1]
 
 
