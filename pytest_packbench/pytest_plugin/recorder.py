@@ -471,18 +471,17 @@ class Recorder:
         settings = self.contexts.settings
         if settings.baseline == NO_BASELINE:
             return None
-        from pytest_packbench.runs.stored import BaselineRequest, find_baseline
+        from pytest_packbench.runs.stored import BaselineLookup, find_baseline
 
+        lookup = BaselineLookup(
+            requested=settings.baseline, optional=settings.baseline_optional, fail_on=settings.fail_on
+        )
         return find_baseline(
-            BaselineRequest(
-                name=settings.baseline,
-                folder=run.writer.folder,
-                run=metadata,
-                committed=run.suite.baseline_path,
-                optional=settings.baseline_optional,
-                fail_on=settings.fail_on,
-                models=models_of(run.results),
-            )
+            lookup,
+            metadata,
+            folder=run.writer.folder,
+            committed=run.suite.baseline_path,
+            models=models_of(run.results),
         )
 
     def _policy(self, run: SuiteRun, tested: Run) -> PolicyOutcome | None:

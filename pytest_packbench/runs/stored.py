@@ -5,11 +5,11 @@ from __future__ import annotations
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from pytest_packbench.model.result import models_of
 from pytest_packbench.model.suite import BASELINE_NAME
-from pytest_packbench.runs.folder import COMMITTED, LATEST, NO_BASELINE, PASSED, StoredRunError, is_run_id, read_latest
+from pytest_packbench.runs.folder import COMMITTED, LATEST, PASSED, StoredRunError, is_run_id, read_latest
 from pytest_packbench.runs.reading import StoredRun, open_run
 
 if TYPE_CHECKING:
@@ -20,86 +20,67 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BaselineLookup:
-    """The result of looking for the run to compare with.
+    """A request to compare a run, and what was found.
 
     Attributes:
-        stored: the run; None if it was not found or not requested.
-        reason: why it was not found, in one line; empty if it was found or not requested.
-        requested: the baseline as the user named it.
+        requested: `none`, `latest` (the suite's last complete run), `passed` (the last one of the same mode and target
+            whose gates passed), `committed` (the baseline in the suite's folder), the id of a run, or a path.
         optional: whether a run without its baseline passes.
         fail_on: conditions on the comparison that fail the run, separated by commas; empty for none.
+        stored: the run to compare with; None if it was not found or not requested.
+        reason: why it was not found, in one line; empty if it was found or not requested.
         warning: what to know about the run, in one line; empty if there is nothing.
     """
 
-    stored: StoredRun | None = None
-    reason: str = ""
     requested: str = ""
     optional: bool = False
     fail_on: str = ""
+    stored: StoredRun | None = None
+    reason: str = ""
     warning: str = ""
 
 
-class BaselineRequest(NamedTuple):
-    """A request to compare a run.
+def find_baseline(
+    lookup: BaselineLookup, run: Run, *, folder: Path, committed: Path, models: Sequence[str] = ()
+) -> BaselineLookup:
+    """Find and read the run to compare with.
 
-    Attributes:
-        name: `none`, `latest` (the suite's last complete run), `passed` (the last one of the same mode and target whose
-            gates passed), `committed` (the baseline in the suite's folder), the id of a run, or a path.
-        folder: the folder of the run that is compared; the suite's other runs are beside it.
+    Args:
+        lookup: the request.
         run: the run that is compared.
+        folder: its folder; the suite's other runs are beside it.
         committed: the file of the committed baseline.
-        optional: whether a run without its baseline passes.
-        fail_on: conditions on the comparison that fail the run, separated by commas; empty for none.
         models: which models answered in the run, as `models_of` returns them.
     """
-
-    name: str
-    folder: Path
-    run: Run
-    committed: Path
-    optional: bool = False
-    fail_on: str = ""
-    models: Sequence[str] = ()
-
-
-def find_baseline(request: BaselineRequest) -> BaselineLookup:
-    """Find and read the run to compare with."""
-    if request.name == NO_BASELINE:
-        return BaselineLookup()
-    found = _find(request)
-    return replace(found, requested=request.name, optional=request.optional, fail_on=request.fail_on)
-
-
-def _find(request: BaselineRequest) -> BaselineLookup:
-    folder = request.folder
+    name = lookup.requested
     try:
-        path = _path_of(request)
+        path = _path_of(name, run, folder, committed)
         if isinstance(path, str):
-            return BaselineLookup(reason=path)
+            return replace(lookup, reason=path)
         stored = open_run(path, checked=False).read()
     except (StoredRunError, OSError) as error:
-        return BaselineLookup(reason=f"not compared: {error}")
+        return replace(lookup, reason=f"not compared: {error}")
     if stored.run.run_id == folder.name:
         # a resumed run may itself be the last complete one
-        return BaselineLookup(reason=f"run {folder.name} cannot be compared with itself; name another run")
+        return replace(lookup, reason=f"run {folder.name} cannot be compared with itself; name another run")
     end = {"failed": "failed", "partial": "is partial"}.get(stored.header.status if stored.header else "", "")
     warnings = [f"the baseline {stored.run.run_id} is a run that {end}"] if end else []
     # another one that the user names is meant
-    if request.name in {COMMITTED, PASSED}:
-        warnings += _other_pipeline(stored, request)
-    return BaselineLookup(stored=stored, warning="; ".join(warnings))
+    if name in {COMMITTED, PASSED}:
+        warnings += _other_pipeline(stored, run, models)
+    return replace(lookup, stored=stored, warning="; ".join(warnings))
 
 
-def _other_pipeline(stored: StoredRun, request: BaselineRequest) -> Iterator[str]:
+def _other_pipeline(stored: StoredRun, now: Run, models_now: Sequence[str]) -> Iterator[str]:
     """Yield in what the pipeline of a baseline differs from that of the run, as far as both are known."""
-    before, now = stored.run, request.run
+    before = stored.run
     # a committed baseline has one result for each case, without its model
     is_committed = stored.attempts is not None
     models = before.model or "" if is_committed else ", ".join(models_of(stored.results))
     guards = [", ".join(each.settings.get("guards", ())) or "none" for each in (before, now)]
     pairs = [
         ("target", before.target, now.target),
-        ("model", models, ", ".join(request.models)),
+        ("model", models, ", ".join(models_now)),
         *([] if is_committed else [("guards", *guards)]),
     ]
     for name, old, new in pairs:
@@ -107,47 +88,42 @@ def _other_pipeline(stored: StoredRun, request: BaselineRequest) -> Iterator[str
             yield f"the baseline {before.run_id} is of another {name}: {old} before, {new} now"
 
 
-def _path_of(request: BaselineRequest) -> Path | str:
+def _path_of(name: str, run: Run, folder: Path, committed: Path) -> Path | str:
     """Return the path of the requested baseline, or in one line why there is none and what to do.
 
     Raises:
         StoredRunError: the file `latest` is damaged.
     """
-    suite_folder = request.folder.parent
-    if request.name == LATEST:
+    if name == LATEST:
         try:
-            return suite_folder / read_latest(suite_folder)
+            return folder.parent / read_latest(folder.parent)
         except OSError:
             return "there is no earlier complete run to compare with"
-    if request.name == PASSED:
-        return _last_passed(request) or (
+    if name == PASSED:
+        return _last_passed(run, folder) or (
             "there is no earlier complete run of the same mode and target whose gates passed; "
             "for the first one, add --packbench-baseline-optional"
         )
-    if request.name == COMMITTED:
+    if name == COMMITTED:
         bundled = "copy the suite with packbench init --from"
         own = "run the suite, then packbench baseline set RUN --reason TEXT"
-        path, missing = (
-            request.committed,
-            f"the suite has no {BASELINE_NAME}; {bundled if request.run.bundled else own}",
-        )
-    elif is_run_id(request.name):
-        path = suite_folder / request.name
-        missing = f"there is no run {request.name} of suite {request.run.suite} here"
+        path, missing = committed, f"the suite has no {BASELINE_NAME}; {bundled if run.bundled else own}"
+    elif is_run_id(name):
+        path, missing = folder.with_name(name), f"there is no run {name} of suite {run.suite} here"
     else:
-        return Path(request.name)
+        return Path(name)
     return path if path.exists() else missing
 
 
-def _last_passed(request: BaselineRequest) -> Path | None:
+def _last_passed(run: Run, folder: Path) -> Path | None:
     """Return the folder of the last complete run of the same mode and target whose gates passed; None without one."""
-    folders = (path for path in request.folder.parent.glob("*/") if is_run_id(path.name) and path != request.folder)
+    folders = (path for path in folder.parent.glob("*/") if is_run_id(path.name) and path != folder)
     # run ids sort by time
-    for folder in sorted(folders, reverse=True):
+    for path in sorted(folders, reverse=True):
         # a run that did not end, or can't be read
         with suppress(StoredRunError, OSError):
-            earlier = open_run(folder, checked=False)
-            is_like = (earlier.run.mode, earlier.run.target) == (request.run.mode, request.run.target)
+            earlier = open_run(path, checked=False)
+            is_like = (earlier.run.mode, earlier.run.target) == (run.mode, run.target)
             if earlier.stated.held and not earlier.run.partial and is_like:
-                return folder
+                return path
     return None

@@ -26,7 +26,7 @@ from pytest_packbench.runs.folder import StoredRunError
 from pytest_packbench.runs.journal import Journal, read_journal
 from pytest_packbench.runs.reading import open_run
 from pytest_packbench.runs.resume import PriorResults
-from pytest_packbench.runs.stored import BaselineLookup, BaselineRequest, find_baseline
+from pytest_packbench.runs.stored import BaselineLookup, find_baseline
 from pytest_packbench.runs.writer import RunResults, RunWriter, sort_results, write_baseline
 from tests.unit.run_builders import any_results, case_result, conclusion_of, data, run
 from tests.unit.stored_runs import line, recorded_result, run_of, suite, write
@@ -153,9 +153,9 @@ def test_a_baseline_is_found_or_the_reason_is_said(tmp_path: Path) -> None:
     (tmp_path / "toy" / ids[1] / "report.json").write_text("{", encoding="utf-8")
 
     def find(name: str, **changes: Any) -> BaselineLookup:
-        return find_baseline(BaselineRequest(name, now, run_of(root, **changes), tmp_path / "baseline.json"))
+        lookup = BaselineLookup(requested=name)
+        return find_baseline(lookup, run_of(root, **changes), folder=now, committed=tmp_path / "baseline.json")
 
-    assert find("none") == BaselineLookup()
     passed = find("passed").stored
     assert passed is not None
     assert passed.run.run_id == ids[0]

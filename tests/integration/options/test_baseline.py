@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from pytest_packbench.cli import main
-from pytest_packbench.runs.stored import BaselineRequest, find_baseline
+from pytest_packbench.runs.stored import BaselineLookup, find_baseline
 from tests.unit.run_builders import run
 
 if TYPE_CHECKING:
@@ -162,6 +162,8 @@ def test_a_latest_without_a_run_id_is_no_baseline(tmp_path: Path) -> None:
     for content in (b"\xff\xfe", b"", b"../../..", b"/etc"):
         (tmp_path / "latest").write_bytes(content)
         folder = tmp_path / "run"
-        baseline = find_baseline(BaselineRequest("latest", folder, run(), folder / "baseline.json"))
+        baseline = find_baseline(
+            BaselineLookup(requested="latest"), run(), folder=folder, committed=folder / "baseline.json"
+        )
         reason = f"not compared: {tmp_path / 'latest'}: does not contain a run id; "
         assert (baseline.stored, baseline.reason.startswith(reason)) == (None, True)
