@@ -126,7 +126,10 @@ def find_run_folder(path: Path, output: Path = OUTPUT) -> Path:
     """
     for candidate in (path, output / path):
         if candidate.name == LATEST and candidate.is_file():
-            return _latest_folder(candidate.parent)
+            folder = candidate.with_name(read_latest(candidate.parent))
+            if not folder.is_dir():
+                raise StoredRunError(f"{candidate}: {folder} no longer exists; pass the folder of a run")
+            return folder
         if candidate.is_dir():
             return candidate
         if candidate.is_file():
@@ -146,10 +149,3 @@ def find_run_source(path: Path) -> Path:
         OSError: `latest` cannot be read.
     """
     return path if path.is_file() and path.name != LATEST else find_run_folder(path)
-
-
-def _latest_folder(suite_folder: Path) -> Path:
-    folder = suite_folder / read_latest(suite_folder)
-    if not folder.is_dir():
-        raise StoredRunError(f"{suite_folder / LATEST}: {folder} no longer exists; pass the folder of a run")
-    return folder

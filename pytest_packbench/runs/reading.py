@@ -19,6 +19,7 @@ from functools import partial
 from hashlib import blake2b
 from itertools import islice, pairwise
 from mmap import ACCESS_READ, mmap
+from operator import attrgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NoReturn, Self, cast
 
@@ -59,7 +60,8 @@ _DOCUMENT = re.compile(rb'"packbench":(?=\{"version":\d+,"status":)')
 _CASES = re.compile(rb',"cases":\[')
 _END = "]}}\n"
 _RESTORE = "restore it, or remove it and set it again with packbench baseline set"
-_SHARED = ("mode", "pack", "suite_sha256", "target")
+_SHARED = attrgetter("run_id", "suite", "mode", "pack", "pack_version", "suite_sha256", "target")
+_SHARED_NAMES = "run_id, test_suite, mode, pack, suite_sha256, target"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -428,7 +430,7 @@ def _open_records(path: Path, *, checked: bool, complete: bool | Callable[[Run],
     report = path.with_name(REPORT)
     if path.name == RECORDS and report.is_file():
         return open_run(report, checked=checked, complete=complete)
-    shared: tuple[Any, ...] = ()
+    run: Run | None = None
     results: dict[tuple[str, int], Result] = {}
 
     def add(line: AttemptLine, result: Result) -> None:
@@ -437,20 +439,19 @@ def _open_records(path: Path, *, checked: bool, complete: bool | Callable[[Run],
             raise StoredRunError(f"{line.location}: {problem}")
 
     for line in record_lines(path):
-        record: EvalRecord = line.content
-        shared = shared or _shared_values(record)
+        of = _run_of(line.content)
+        run = run or of
         if callable(complete):
-            complete = complete(_run_of(record))
-        if shared != _shared_values(record):
-            names = ", ".join(("run_id", "test_suite", *_SHARED))
-            problem = f"one of {names} is another one than in the lines above; expected the records of one run"
+            complete = complete(run)
+        if _SHARED(of) != _SHARED(run):
+            problem = f"one of {_SHARED_NAMES} is another one than in the lines above; expected the records of one run"
             raise StoredRunError(f"{line.location}: {problem}")
-        result = result_of_record(record)
-        add(line, replace(result, record=record.as_json()) if complete else result)
-    if not shared:
+        result = result_of_record(line.content)
+        add(line, replace(result, record=line.content.as_json()) if complete else result)
+    if run is None:
         raise StoredRunError(f"{path}: contains no records")
     times = [result.attempt.timestamp for result in results.values()]
-    run = replace(_run_of(record), started_at=min(times), finished_at=max(times))
+    run = replace(run, started_at=min(times), finished_at=max(times))
     counted, errors = len(results), path.with_name(ERRORS)
     for line in error_lines(errors) if errors.is_file() else ():
         # files of several runs may have been joined
@@ -467,11 +468,6 @@ def _result_of_error(line: AttemptLine, run: Run) -> Result:
     case_id = line.test_id.rpartition(":")[2]
     names = {"suite": run.suite, "case_id": case_id, "nodeid": f"{line.content.file}::{case_id}"}
     return result_from({**line.content._asdict(), **names})
-
-
-def _shared_values(record: EvalRecord) -> tuple[Any, ...]:
-    extension = record.packbench or {}
-    return (record.run_id, record.test_suite, *(extension.get(name) for name in _SHARED))
 
 
 def _run_of(record: EvalRecord) -> Run:

@@ -408,7 +408,7 @@ def test_the_policy_of_a_run_has_the_recordings_that_it_replayed(
     (tmp_path / "report.json").write_text(json.dumps(report), "utf-8")
     found, note = run_policy(tmp_path, "toy", {"hooks": {}, "suites": {}})
     assert (found["recordings"], mode in note) == (recordings, mode == "live")
-    assert {name: case.case_sha256 for name, case in found["cases"].items()} == {
+    assert {name: case.sha256 for name, case in found["cases"].items()} == {
         "a": "d" * 64,
         "b": case_result("b").case.case_sha256,
     }
