@@ -639,7 +639,7 @@ def policy_changes(base: Policy, now: Policy) -> Iterator[PolicyChange]:
             if what and not any(is_tighter(old, new) for is_tighter in tighter):
                 verb = "added" if old is MISSING else "removed" if new is MISSING else "changed"
                 key = " ".join(filter(None, (part.key, pointer)))
-                is_entry = part.kind == "baseline" and place[:1] == ("cases",)
+                is_entry = part.kind == "baseline" and "cases" in place[:1] and len(place) > 1
                 case = _case_of(str(place[1])) if is_entry else part.case
                 yield PolicyChange(what.format(verb), part.file, key, shown(old), shown(new), case)
 
@@ -709,7 +709,7 @@ def _suite_parts(base: Policy, now: Policy) -> Iterator[_Part]:
     else:
         yield _Part("config", CONFIG_NAME, "", _with_named_gates(old), _with_named_gates(new))
     old, new = (MISSING if policy["baseline"] is None else policy["baseline"] for policy in (base, now))
-    if isinstance(old, dict) and isinstance(new, dict):
+    if isinstance(old, dict) and isinstance(old.get("cases"), dict) and isinstance(new, dict):
         old, new = (_of_cases(baseline, now["cases"]) for baseline in (old, new))
     yield _Part("baseline", BASELINE_NAME, BASELINE_NAME, old, new)
 

@@ -102,6 +102,11 @@ BASELINES: dict[str, tuple[dict[str, Any], dict[str, Any], list[str]]] = {
         {**baseline(PASSED), "baseline": {"run": RUN, "cases": []}},
         [f"baseline loosened: {PLACE} (case a): sha256:* -> absent"],
     ),
+    "cases of the base that are none": (
+        {**baseline(PASSED), "baseline": {"run": RUN, "cases": []}},
+        baseline(PASSED),
+        ["baseline loosened: baseline.json: baseline.json /cases: [[]] -> sha256:*"],
+    ),
     "the hash of the case": (baseline({**PASSED, "sha256": "b" * 64}), baseline(PASSED), []),
     "an error now": (
         baseline(FAILED),
