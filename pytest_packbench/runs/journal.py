@@ -10,12 +10,13 @@ import os
 import sys
 import threading
 from contextlib import suppress
-from dataclasses import asdict
-from typing import TYPE_CHECKING, Any, Self
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Annotated, Any, Self
 
 from pydantic import ValidationError
 
 from pytest_packbench.files import LIMITS, replace_atomic
+from pytest_packbench.model.case import CurrentVersion
 from pytest_packbench.model.errors import first_problem
 from pytest_packbench.model.record import RecordError
 from pytest_packbench.model.result import EndedAttempt, Result, adapter, ended_from, ended_line, result_from
@@ -37,6 +38,14 @@ ENDED_KEY = "packbench_ended"
 JOURNAL_VERSION = 1
 
 Entry = Result | EndedAttempt
+
+
+@dataclass(frozen=True, slots=True)
+class _Header:
+    """The first line: the version of the format, and the metadata of the run."""
+
+    packbench_journal: Annotated[int, CurrentVersion(JOURNAL_VERSION)]
+    run: Run
 
 
 class Journal:
@@ -285,13 +294,10 @@ def _parse_line(line: bytes | str) -> Run | Entry:
     data = line_value(line)
     if not isinstance(data, dict):
         raise RecordError("not a result: expected an object")
-    is_header, version = HEADER_KEY in data, data.get(HEADER_KEY)
-    if is_header and (type(version) is not int or version != JOURNAL_VERSION):
-        raise RecordError(f"/{HEADER_KEY}: got {version!r:.60}; this version reads {JOURNAL_VERSION}")
     try:
-        if is_header:
-            run: Run = adapter(Run).validate_python(data.get("run"))
-            return run
+        if HEADER_KEY in data:
+            header: _Header = adapter(_Header).validate_python(data)
+            return header.run
         return ended_from(data[ENDED_KEY]) if ENDED_KEY in data else result_from(data, data.get("record"))
     except ValidationError as error:
         raise RecordError(f"not a result: {first_problem(error, data)}") from None
@@ -306,4 +312,4 @@ def _entry_line(entry: Entry) -> bytes:
 
 
 def _header_line(run: Run) -> bytes:
-    return _line({HEADER_KEY: JOURNAL_VERSION, "run": asdict(run)})
+    return _line(asdict(_Header(JOURNAL_VERSION, run)))

@@ -97,10 +97,10 @@ BAD_RESULTS = [
     b'{"tags":1,"terms":[]}',
 ]
 BAD_HEADERS = {
-    b'{"packbench_journal": 2, "run": {}}': "/packbench_journal: got 2; this version reads 1",
+    b'{"packbench_journal": 2, "run": {}}': "not a result: /packbench_journal: got 2; expected 1",
     b'{"packbench_journal": 1, "run": []}': "not a result: ",
-    b'{"packbench_journal": 1, "run": {"findings": "f"}}': "not a result: /run_id: the key",
-    b'{"packbench_journal": 1, "run": {}}': "not a result: /run_id: the key",
+    b'{"packbench_journal": 1, "run": {"findings": "f"}}': "not a result: /run/run_id: the key",
+    b'{"packbench_journal": 1, "run": {}}': "not a result: /run/run_id: the key",
 }
 
 
