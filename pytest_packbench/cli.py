@@ -9,7 +9,6 @@ import argparse
 import os
 import sys
 from importlib import import_module
-from keyword import iskeyword
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -38,6 +37,8 @@ COMMANDS = {
     "schema": "Print the JSON Schema of a file format, such as case, suite, cassette or record.",
     "validate": "Check any file of a suite or a run, and print its kind and version.",
 }
+_MODULES = {"import": "import_", "lint": "validate", "schema": "validate"}
+"""The modules that have not the name of their command."""
 
 
 class UsageError(Exception):
@@ -65,10 +66,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     for name, description in COMMANDS.items():
         command = commands.add_parser(name, help=description, description=description)
         if name == requested:
-            # a keyword can't be the name of a module
-            module = import_module(f"pytest_packbench.commands.{name}{'_' * iskeyword(name)}")
-            module.add_arguments(command)
-            command.set_defaults(command=module.run)
+            declare(name, command)
     if not words:
         parser.print_help()
         return UNUSABLE
@@ -85,6 +83,14 @@ def main(argv: Sequence[str] | None = None) -> int:
     except (UsageError, ValueError, OSError) as error:
         sys.stderr.write(f"packbench: {_one_line(error)}\n")
         return UNUSABLE
+
+
+def declare(name: str, parser: argparse.ArgumentParser) -> None:
+    """Declare the arguments of a command, and as `command` what runs it; only its module is imported."""
+    module = import_module(f"pytest_packbench.commands.{_MODULES.get(name, name)}")
+    # the second command of a module has its name in those of its functions
+    getattr(module, f"add_{name}_arguments", module.add_arguments)(parser)
+    parser.set_defaults(command=getattr(module, f"run_{name}", module.run))
 
 
 def _one_line(error: Exception) -> str:
