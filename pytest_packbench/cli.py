@@ -37,7 +37,7 @@ COMMANDS = {
     "schema": "Print the JSON Schema of a file format, such as case, suite, cassette or record.",
     "validate": "Check any file of a suite or a run, and print its kind and version.",
 }
-_MODULES = {"import": "import_", "lint": "validate", "schema": "validate"}
+_MODULES = {"accept": "review", "import": "import_", "lint": "validate", "schema": "validate"}
 """The modules that have not the name of their command."""
 
 

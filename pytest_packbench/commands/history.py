@@ -13,7 +13,7 @@ from pytest_packbench.analysis.formatting import format_mean
 from pytest_packbench.analysis.listing import name_some
 from pytest_packbench.analysis.trend import read_earlier, run_folders, verdict_of
 from pytest_packbench.cli import FINE, UsageError
-from pytest_packbench.commands.paths import add_output
+from pytest_packbench.commands.paths import add_output, write_stdout
 from pytest_packbench.model.errors import pluralize, suggestion
 from pytest_packbench.model.result import values_of
 from pytest_packbench.reports.blocks import SIGNS, Facts, Section, Table, Text, aligned, markdown
@@ -118,10 +118,7 @@ def run(arguments: argparse.Namespace) -> int:
     text = aligned(markdown(blocks, level=2, max_rows=sys.maxsize))
     if arguments.format == "json":
         text = printable_json(json.dumps({"version": _VERSION, "suite": suite, **document}, ensure_ascii=False))
-    # answers of models may contain what can't be encoded
-    sys.stdout.flush()
-    sys.stdout.buffer.write(f"{text}\n".encode("utf-8", "backslashreplace"))
-    sys.stdout.buffer.flush()
+    write_stdout(f"{text}\n")
     return FINE
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import sys
 from collections import Counter
 from contextlib import suppress
 from dataclasses import replace
@@ -14,13 +13,12 @@ from pytest_packbench.cases.files import LINES_SUFFIX, case_file_sha256, case_li
 from pytest_packbench.cases.load import check_case, check_config, parse_cassette, parse_yaml, read_config
 from pytest_packbench.cli import FINE, UNUSABLE, UsageError
 from pytest_packbench.commands.init import suite_name
-from pytest_packbench.commands.paths import add_root, command_lines, packs_for_options, root_of
+from pytest_packbench.commands.paths import add_root, command_lines, packs_for_options, root_of, say
 from pytest_packbench.files import RECORDING, encode_utf8, read_regular, replace_atomic, write_atomic
 from pytest_packbench.model.authoring import CaseDraft, SourceDoubt, SourceFlaw, SourceRemark
 from pytest_packbench.model.case import canonical_sha256
 from pytest_packbench.model.errors import CaseError, CassetteError, Problem, first_of, pluralize, single_spaced
 from pytest_packbench.model.suite import CONFIG_NAME, FIXTURES
-from pytest_packbench.reports.terminal import printable
 from pytest_packbench.runs.folder import DRAFTS
 
 if TYPE_CHECKING:
@@ -73,7 +71,7 @@ def _import_among_others(arguments: argparse.Namespace) -> int:
     try:
         return _import(arguments)
     except (UsageError, ValueError, OSError) as error:
-        sys.stdout.write(printable(single_spaced(f"{arguments.suite}: {error}")) + "\n")
+        say(single_spaced(f"{arguments.suite}: {error}"))
         return UNUSABLE
 
 
@@ -89,7 +87,7 @@ def _import(arguments: argparse.Namespace) -> int:
         lines = _result_lines(summary, suite, arguments)
     else:
         lines = _preview_lines(summary, suite, is_usable=is_usable)
-    sys.stdout.writelines(printable(line) + "\n" for line in lines)
+    say(*lines)
     return FINE if is_usable else UNUSABLE
 
 

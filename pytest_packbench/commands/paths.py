@@ -1,25 +1,40 @@
-"""What commands share: the options for suites, packs and reports, the project's configuration, and writing a file."""
+"""What commands share: options for suites, packs and reports, the project's configuration, output and files."""
 
 from __future__ import annotations
 
+import json
 import os
 import re
+import sys
+from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from pytest_packbench.api import load_found, load_suite
+from pytest_packbench.cases.suites import (
+    FoundSuite,
+    Project,
+    bundled_root,
+    find_suites,
+    missing_config_message,
+    named_suites,
+    unknown_suite_message,
+)
 from pytest_packbench.cli import UsageError
-from pytest_packbench.files import LIMITS, read_regular
-from pytest_packbench.model.errors import suggestion
+from pytest_packbench.files import LIMITS, encode_utf8, read_regular, write_atomic
+from pytest_packbench.model.errors import describe_error, single_spaced, suggestion
 from pytest_packbench.model.run import BUNDLED
-from pytest_packbench.runs.folder import OUTPUT
+from pytest_packbench.model.suite import CONFIG_NAME
+from pytest_packbench.packs.registry import Packs, import_pack
+from pytest_packbench.reports.terminal import printable, printable_json
+from pytest_packbench.runs.folder import OUTPUT, StoredRunError
 
 if TYPE_CHECKING:
     import argparse
+    from collections.abc import Callable, Iterator
 
-    from pytest_packbench.cases.suites import FoundSuite, Project
     from pytest_packbench.model.pack import Pack
     from pytest_packbench.model.suite import Suite
-    from pytest_packbench.packs.registry import Packs
 
 
 ROOT = Path("storage") / "benchmarks"
@@ -80,8 +95,6 @@ def packs_for_options(parser: argparse.ArgumentParser) -> Packs:
 
     A project that can't be read is reported when the command runs, so that its help works.
     """
-    from pytest_packbench.packs.registry import Packs
-
     try:
         project = _configured_project()
     except UsageError:
@@ -150,8 +163,6 @@ def packs_of(arguments: argparse.Namespace) -> Packs:
         PackError: a pack of `--pack` can't be loaded.
         UsageError: pytest can't read the project's configuration.
     """
-    from pytest_packbench.packs.registry import Packs, import_pack
-
     packs: Packs | None = getattr(arguments, "loaded", None)
     if packs is not None:
         return packs
@@ -173,8 +184,6 @@ def chosen_pack(name: str, packs: Packs) -> Pack:
         UsageError: there is none of this name.
         PackError: it can't be loaded.
     """
-    from pytest_packbench.packs.registry import import_pack
-
     if ":" in name:
         return import_pack(name)
     if name not in packs:
@@ -212,10 +221,6 @@ def suite_and_pack(name: str, arguments: argparse.Namespace, *, by_name: bool = 
         SuiteError: its rules can't be read.
         PackError: its pack, or one of `--pack`, can't be loaded.
     """
-    from pytest_packbench.api import load_found, load_suite
-    from pytest_packbench.cases.suites import missing_config_message, unknown_suite_message
-    from pytest_packbench.model.suite import CONFIG_NAME
-
     packs, root, known = packs_of(arguments), root_of(arguments), _known_suites(arguments)
     found = known.get(name)
     folder = None
@@ -234,15 +239,11 @@ def suite_and_pack(name: str, arguments: argparse.Namespace, *, by_name: bool = 
 
 def _known_suites(arguments: argparse.Namespace) -> dict[str, FoundSuite]:
     """Return the suites of the project and the bundled ones, by name."""
-    from pytest_packbench.cases.suites import bundled_root, named_suites
-
     return named_suites(root_of(arguments).resolve(), bundled_root())
 
 
 def bundled_folder(path: Path) -> Path:
     """Return the folder of the bundled suite that a path `bundled/NAME` names if nothing is there; else the path."""
-    from pytest_packbench.cases.suites import bundled_root, find_suites
-
     is_name = path.parent == Path(BUNDLED) and not path.exists()
     return find_suites(bundled_root()).get(path.name, path) if is_name else path
 
@@ -257,8 +258,6 @@ def _project_of(arguments: argparse.Namespace) -> Project:
 
 def _configured_project() -> Project:
     """Return what pytest finds in the current folder; the defaults, without starting pytest, if nothing is set."""
-    from pytest_packbench.cases.suites import Project
-
     folder = Path.cwd()
     project = None
     if _is_configured(folder):
@@ -295,8 +294,6 @@ def write_file(path: Path, text: str) -> None:
     Raises:
         UsageError: it can't be written; the system's own error names a temporary file, which the user did not name.
     """
-    from pytest_packbench.files import encode_utf8, write_atomic
-
     if path.is_dir():
         raise UsageError(f"{path}: is a folder; expected the name of a file")
     try:
@@ -306,3 +303,55 @@ def write_file(path: Path, text: str) -> None:
             write_atomic(path, text)
     except OSError as error:
         raise UsageError(f"{path}: {error.strerror}") from None
+
+
+def write_report(path: Path, text: str) -> None:
+    """Write a report to the file that an option names, and say so.
+
+    Raises:
+        UsageError: it can't be written.
+    """
+    write_file(path, text)
+    sys.stderr.write(f"wrote report to {path}\n")
+
+
+@contextmanager
+def code_of(pack: Pack, method: str) -> Iterator[None]:
+    """Report what a method of a pack raises in this block, but for files that can't be read.
+
+    Raises:
+        UsageError: it raises another exception.
+    """
+    try:
+        yield
+    except (StoredRunError, OSError):
+        raise
+    except Exception as error:
+        raise UsageError(f"the pack {pack.name} raised in {method}: {describe_error(error)}") from error
+
+
+def say(*lines: str) -> None:
+    """Print lines, with escapes for what a terminal or a service of CI would interpret."""
+    sys.stdout.write("".join(f"{printable(line)}\n" for line in lines))
+
+
+def warn(text: str) -> None:
+    """Print a line about a problem on standard error, likewise."""
+    sys.stderr.write(f"packbench: {printable(single_spaced(text))}\n")
+
+
+def write_stdout(text: str) -> None:
+    """Write a text as UTF-8: it may contain line ends and characters that a terminal's encoding would change."""
+    sys.stdout.flush()
+    sys.stdout.buffer.write(encode_utf8(text))
+    sys.stdout.buffer.flush()
+
+
+def json_text(document: Any, default: Callable[[Any], Any] | None = None) -> str:
+    """Return a JSON document for standard output, of one line for each value.
+
+    Args:
+        document: its content.
+        default: as for `json.dumps`.
+    """
+    return printable_json(json.dumps(document, ensure_ascii=False, allow_nan=False, indent=2, default=default)) + "\n"

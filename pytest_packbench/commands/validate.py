@@ -23,9 +23,12 @@ from pytest_packbench.commands.paths import (
     add_trust,
     bundled_folder,
     chosen_pack,
+    json_text,
     packs_for_options,
     packs_of,
+    say,
     suite_and_pack,
+    warn,
 )
 from pytest_packbench.files import OpenFile, check_link, open_regular
 from pytest_packbench.model.baseline import CommittedBaseline
@@ -53,7 +56,6 @@ from pytest_packbench.model.run import RUN_DOCUMENT_VERSION
 from pytest_packbench.model.score import Share
 from pytest_packbench.model.suite import BASELINE_NAME, CONFIG_NAME, CONTROLS, FIXTURES, Suite
 from pytest_packbench.packs.registry import builtin
-from pytest_packbench.reports.terminal import printable, printable_json
 from pytest_packbench.runs.folder import NoReportError
 from pytest_packbench.runs.journal import ENDED_KEY, HEADER_KEY, JOURNAL_VERSION, read_journal
 from pytest_packbench.runs.lines import error_lines, payload_lines, read_controls, read_records, record_lines
@@ -139,7 +141,7 @@ def run(arguments: argparse.Namespace) -> int:
         lines = (_checked(file, packs, strict=arguments.strict) for file in files)
         for line, is_valid in lines if files else [nothing]:
             is_fine &= is_valid
-            sys.stdout.write(f"{printable(line)}\n")
+            say(line)
     return FINE if is_fine else UNUSABLE
 
 
@@ -391,7 +393,7 @@ def run_lint(arguments: argparse.Namespace) -> int:
     suite, pack = suite_and_pack(arguments.suite, arguments)
     packs = packs_of(arguments)
     if not_imported := packs.not_imported(suite.path):
-        sys.stderr.write(f"packbench: {os.path.relpath(suite.path / CONFIG_NAME)}: {not_imported}\n")
+        warn(f"{os.path.relpath(suite.path / CONFIG_NAME)}: {not_imported}")
     options = packs.lint_options
     files = {name: path for name in options if (path := getattr(arguments, _dest(name), None)) is not None}
     used = {option.name for option in pack.lint_options}
@@ -407,11 +409,10 @@ def run_lint(arguments: argparse.Namespace) -> int:
     errors, warnings = (sum(each.severity == severity for each in findings) for severity in ("error", "warning"))
     if arguments.format == "json":
         document = {"version": 1, "errors": errors, "warnings": warnings, "findings": [*map(asdict, findings)]}
-        sys.stdout.write(printable_json(json.dumps(document, indent=2, ensure_ascii=False)) + "\n")
+        sys.stdout.write(json_text(document))
     else:
-        for each in findings:
-            sys.stdout.write(printable(f"{each}{' (warning)' if each.severity == 'warning' else ''}") + "\n")
-        sys.stdout.write(f"{pluralize(errors, 'error')}, {pluralize(warnings, 'warning')}\n")
+        say(*(f"{each}{' (warning)' if each.severity == 'warning' else ''}" for each in findings))
+        say(f"{pluralize(errors, 'error')}, {pluralize(warnings, 'warning')}")
     return FAILED if errors else FINE
 
 
