@@ -81,7 +81,7 @@ class Anthropic(ModelBackend):
         # the API closes the arguments of a tool that were cut off, so that they only look complete
         if refusal or (reason in _TRUNCATED and (uses or not is_whole_answer(text, request))):
             inputs = (json.dumps(block.get("input")) for block in uses)
-            return self._errors.truncated(text or next(inputs, ""), usage, refusal or self.limit_of(request))
+            return self._truncated(text or next(inputs, ""), usage, request, refusal)
         calls = tool_calls(uses, _tool_call)
         if request.output_schema is None or request.tools:
             return ModelAnswer(content=text, usage=usage, tool_calls=calls)

@@ -15,11 +15,11 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from urllib.parse import urlsplit
 
 from pytest_packbench.backends import BackendError, BackendUnusable
-from pytest_packbench.backends.answers import UnreadableAnswer, UnreadableResponse, counts_in, parse_response
+from pytest_packbench.backends.answers import UnreadableAnswer, UnreadableResponse, counts_in, parse_json_text
 from pytest_packbench.backends.errors import OVERLOADED, ErrorFactory, error_message
 from pytest_packbench.backends.originals import full_address, original
 from pytest_packbench.model.redaction import Redactor
-from pytest_packbench.model.request import Usage
+from pytest_packbench.model.request import AnswerProblem, ModelAnswer, Usage
 
 if TYPE_CHECKING:
     from types import ModuleType
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     import httpx2
 
     from pytest_packbench.backends import BackendOptions
-    from pytest_packbench.model.request import ModelAnswer, ModelRequest
+    from pytest_packbench.model.request import ModelRequest
 
 _CONNECT_S = 10.0
 _FIRST_NO_SUCCESS = 300
@@ -87,7 +87,8 @@ class HttpBackend(ABC):
             http.URL(self._url)
             self._client = http.AsyncClient(timeout=timeout, limits=limits, **client_options)
         except (ValueError, TypeError, OSError, ImportError, http.InvalidURL) as error:
-            raise self._errors.unopened(error) from None
+            reason = self._errors.redactor.excerpt(str(error))
+            raise BackendUnusable(f"the backend {self._errors.name} can't be opened: {reason}") from None
 
     @property
     def temperature(self) -> float | None:
@@ -106,15 +107,27 @@ class HttpBackend(ABC):
         """
         usage = None
         if request.raw and not self.continues_texts:
-            raise self._errors.no_completions()
+            text = "it can't send a text without a chat template; use the backend openai"
+            raise self._errors.error("bad_request", text)
         try:
             data = await self._ask(request)
             usage = Usage(**counts_in(data))
             return self._answer(data, request, usage)
         except UnreadableResponse as error:
-            raise self._errors.bad_response(error, usage) from None
-        except UnreadableAnswer as error:
-            return self._errors.unreadable(error, usage)
+            # what is no JSON has no answer either
+            if usage is None or not isinstance(error, UnreadableAnswer):
+                raise self._errors.error("response_unreadable", "", str(error), usage) from None
+            problem = self._problem("answer_unreadable", "", str(error))
+            return ModelAnswer(content=error.text, usage=usage, tool_calls=error.calls, problem=problem)
+
+    def _truncated(self, text: str, usage: Usage, request: ModelRequest, refusal: str = "") -> ModelAnswer:
+        """Return an answer that was cut off: by a refusal, in words, else at its limit."""
+        cause = f"by a refusal: {refusal}" if refusal else f"at its limit of {self.limit_of(request)} output tokens"
+        problem = self._problem("truncated", "the answer was cut off ", cause)
+        return ModelAnswer(content=text, usage=usage, problem=problem)
+
+    def _problem(self, kind: str, text: str, cause: str) -> AnswerProblem:
+        return AnswerProblem(kind, f"{self._errors.name}: {text}{self._errors.redactor.excerpt(cause)}")
 
     async def aclose(self) -> None:
         """Close all connections."""
@@ -144,8 +157,7 @@ class HttpBackend(ABC):
         while True:
             wait, status = "", 0
             try:
-                with self._errors.sending(self._http, options.timeout_s):
-                    response: httpx2.Response = await self._client.post(self._url + path, **body)
+                response = await self._sent(self._url + path, body)
                 status = response.status_code
                 if status in OVERLOADED:
                     options.on_overload()
@@ -161,6 +173,22 @@ class HttpBackend(ABC):
             await asyncio.sleep(delay_s)
             options.on_retry()
             retries += 1
+
+    async def _sent(self, url: str, body: dict[str, Any]) -> httpx2.Response:
+        """Send a request once."""
+        http = self._http
+        try:
+            response: httpx2.Response = await self._client.post(url, **body)
+        except http.TimeoutException:
+            text = f"no answer within {self._options.timeout_s:g} seconds"
+            raise self._errors.error("timeout", text) from None
+        except http.RequestError as error:
+            raise self._errors.error("network", f"no answer: {type(error).__name__}", str(error)) from None
+        except UnicodeEncodeError as error:
+            # half of a surrogate pair, which UTF-8 can't encode
+            text = f"the request can't be sent: {error.reason} (at character {error.start})"
+            raise self._errors.error("bad_request", text) from None
+        return response
 
 
 class ModelBackend(HttpBackend):
@@ -221,7 +249,7 @@ class ModelBackend(HttpBackend):
             response = await self._post(self._path(request), json=body)
             if response.status_code not in self.refusals:
                 self._refused |= refused
-                return parse_response(_text_of(response))
+                return parse_json_text(_text_of(response))
             text = _text_of(response)
             newly_refused = self._refused_parameters(text, body) - refused
             if not newly_refused:

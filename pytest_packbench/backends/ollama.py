@@ -48,7 +48,7 @@ class Ollama(ModelBackend):
             raise UnreadableResponse("expected an object with 'message'")
         content = member(message, "content", str)
         if data.get("done_reason") == "length" and not is_whole_answer(content, request):
-            return self._errors.truncated(content, usage, self.limit_of(request))
+            return self._truncated(content, usage, request)
         if request.output_schema is not None and not request.tools:
             return ModelAnswer(content=parse_json_text(content), usage=usage)
         # Ollama's calls have no id: they are numbered through the conversation, so that each is unique

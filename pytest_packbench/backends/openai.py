@@ -85,7 +85,7 @@ class OpenAI(ModelBackend):
         if refusal and not (text.strip() or requested):
             return ModelAnswer(content=None, refusal=refusal, usage=usage)
         if refusal or (reason == "length" and not is_whole_answer(text, request)):
-            return self._errors.truncated(text, usage, refusal or self.limit_of(request))
+            return self._truncated(text, usage, request, refusal)
         calls = tool_calls(requested, _tool_call)
         if not isinstance(content, str) and not (calls and content is None):
             raise UnreadableAnswer("the answer contains no text")
