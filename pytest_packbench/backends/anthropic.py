@@ -16,12 +16,11 @@ from pytest_packbench.backends.answers import (
     unwrap,
 )
 from pytest_packbench.backends.client import ModelBackend
-from pytest_packbench.model.request import ModelAnswer, ToolCall, Usage
+from pytest_packbench.model.request import ModelAnswer, ModelRequest, ToolCall, Usage
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from pytest_packbench.model.request import ModelRequest
 
 # the last version of the API that accepts a temperature (refused since 2026-10-21)
 _VERSION = "2023-06-01"

@@ -14,20 +14,18 @@ from http import HTTPStatus
 from typing import TYPE_CHECKING, Any, ClassVar
 from urllib.parse import urlsplit
 
-from pytest_packbench.backends import BackendError, BackendUnusable
+from pytest_packbench.backends import BackendError, BackendOptions, BackendUnusable
 from pytest_packbench.backends.answers import UnreadableAnswer, UnreadableResponse, counts_in, parse_json_text
 from pytest_packbench.backends.errors import OVERLOADED, ErrorFactory, error_message
 from pytest_packbench.backends.originals import full_address, original
 from pytest_packbench.model.redaction import Redactor
-from pytest_packbench.model.request import AnswerProblem, ModelAnswer, Usage
+from pytest_packbench.model.request import AnswerProblem, ModelAnswer, ModelRequest, Usage
 
 if TYPE_CHECKING:
     from types import ModuleType
 
     import httpx2
 
-    from pytest_packbench.backends import BackendOptions
-    from pytest_packbench.model.request import ModelRequest
 
 _CONNECT_S = 10.0
 _FIRST_NO_SUCCESS = 300

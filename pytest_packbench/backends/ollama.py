@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from pytest_packbench.backends.answers import (
     UnreadableResponse,
@@ -13,10 +13,7 @@ from pytest_packbench.backends.answers import (
     tool_calls,
 )
 from pytest_packbench.backends.client import ModelBackend
-from pytest_packbench.model.request import ModelAnswer, ToolCall, Usage
-
-if TYPE_CHECKING:
-    from pytest_packbench.model.request import ModelRequest
+from pytest_packbench.model.request import ModelAnswer, ModelRequest, ToolCall, Usage
 
 
 class Ollama(ModelBackend):

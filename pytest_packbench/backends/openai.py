@@ -18,11 +18,10 @@ from pytest_packbench.backends.answers import (
     unwrap,
 )
 from pytest_packbench.backends.client import ModelBackend
-from pytest_packbench.model.request import ModelAnswer, ToolCall, Usage
+from pytest_packbench.model.request import ModelAnswer, ModelRequest, ToolCall, Usage
 
 if TYPE_CHECKING:
     from pytest_packbench.backends import BackendOptions
-    from pytest_packbench.model.request import ModelRequest
 
 _LIMITS = ("max_completion_tokens", "max_tokens")
 _FILTERED = "the provider's content filter withheld the answer"

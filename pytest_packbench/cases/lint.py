@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, get_args
 
 from pytest_packbench.cases.files import (
     CaseIndex,
+    CaseLocation,
     is_line_name,
     iter_cases,
     load_case,
@@ -20,6 +21,7 @@ from pytest_packbench.cases.files import (
     stray_locations,
 )
 from pytest_packbench.cases.recordings import (
+    Recording,
     all_recordings,
     case_of_control,
     check_target,
@@ -38,22 +40,18 @@ from pytest_packbench.model.errors import (
     suggestion,
     unreadable,
 )
-from pytest_packbench.model.pack import names_checks
+from pytest_packbench.model.pack import Pack, names_checks
 from pytest_packbench.model.spelling import fold
-from pytest_packbench.model.suite import CONFIG_NAME
+from pytest_packbench.model.suite import CONFIG_NAME, Suite
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
     from collections.abc import Set as AbstractSet
 
-    from pytest_packbench.cases.files import CaseLocation
-    from pytest_packbench.cases.recordings import Recording
     from pytest_packbench.model.case import LoadedCase
     from pytest_packbench.model.cassette import Cassette
     from pytest_packbench.model.control import Control
     from pytest_packbench.model.gate import Gate
-    from pytest_packbench.model.pack import Pack
-    from pytest_packbench.model.suite import Suite
 
 
 NEAR = 0.9
@@ -83,7 +81,6 @@ class SuiteFiles(NamedTuple):
         cases: the cases that can be read, in the order of their files.
         unread: the names of cases that cannot be read.
         recordings: the recordings by case id.
-        unread_recordings: the case ids of recordings that cannot be read.
         controls: the controls that can be read, by their file.
     """
 
@@ -92,7 +89,6 @@ class SuiteFiles(NamedTuple):
     cases: Sequence[FiledCase]
     unread: AbstractSet[str]
     recordings: Mapping[str, Recording]
-    unread_recordings: AbstractSet[str]
     controls: Mapping[str, Control]
 
     @property
@@ -157,7 +153,7 @@ def _read(suite: Suite, pack: Pack, findings: list[Finding]) -> SuiteFiles:
     cases = [_filed(suite, location, case, cassettes.get(case.case.id)) for location, case in loaded.items()]
     unread = {location.name for location in places if location not in loaded}
     controls = _read_controls(suite, pack, CaseIndex(places), findings)
-    return SuiteFiles(suite, pack, cases, unread, recordings, recordings.keys() - cassettes.keys(), controls)
+    return SuiteFiles(suite, pack, cases, unread, recordings, controls)
 
 
 @contextmanager
@@ -348,7 +344,7 @@ def _cassettes(files: SuiteFiles) -> Iterator[Finding]:
         if filed.cassette is not None:
             yield from _belonging(filed, filed.cassette)
         # a suite without any cassette has a target that calls no model
-        elif files.recordings and case.id not in files.unread_recordings and case.notes.skip is None:
+        elif files.recordings and case.id not in files.recordings and case.notes.skip is None:
             yield _at(
                 filed, "", "cassette_missing", f"the cassette {filed.cassette_file} is missing; record it or write it"
             )

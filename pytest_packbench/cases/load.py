@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Hashable
+from collections.abc import Hashable, Mapping
 from contextlib import suppress
 from math import isfinite
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -17,11 +17,12 @@ from pytest_packbench.files import (
     LIMITS,
     RECORDING,
     InputLimitError,
+    Limit,
     check_link,
     format_size,
     read_regular,
 )
-from pytest_packbench.model.case import LoadedCase, canonical_sha256
+from pytest_packbench.model.case import Case, LoadedCase, canonical_sha256
 from pytest_packbench.model.errors import (
     CaseError,
     CassetteError,
@@ -45,11 +46,8 @@ from pytest_packbench.model.strict_json import (
 from pytest_packbench.model.suite import CONFIG_NAME, CONTROLS, FIXTURES, PENDING, Suite, SuiteConfig
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
     from pathlib import Path
 
-    from pytest_packbench.files import Limit
-    from pytest_packbench.model.case import Case
     from pytest_packbench.model.cassette import Cassette
     from pytest_packbench.model.control import Control
     from pytest_packbench.model.policy import AllowedChanges, ReviewMark

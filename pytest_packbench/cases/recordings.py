@@ -21,6 +21,7 @@ from pytest_packbench.cases.files import (
     CASE_SUFFIX,
     LINES_SUFFIX,
     SUFFIXES,
+    CaseIndex,
     CaseLocation,
     file_paths,
     find_case,
@@ -29,6 +30,7 @@ from pytest_packbench.cases.files import (
     located_bytes,
     locations_in,
     read_case_bytes,
+    split_location,
     unprintable_name,
 )
 from pytest_packbench.cases.load import case_sha256, parse_cassette, parse_control, parse_json
@@ -45,22 +47,19 @@ from pytest_packbench.model.errors import (
     unreadable,
 )
 from pytest_packbench.model.strict_json import escape_unprintable, has_control_characters
-from pytest_packbench.model.suite import CONTROLS, FIXTURES, PENDING
+from pytest_packbench.model.suite import CONTROLS, FIXTURES, PENDING, Suite
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
-    from pytest_packbench.cases.files import CaseIndex
     from pytest_packbench.model.cassette import Cassette
     from pytest_packbench.model.control import Control
     from pytest_packbench.model.pack import Pack
     from pytest_packbench.model.result import Result
     from pytest_packbench.model.run import Shard
-    from pytest_packbench.model.suite import Suite
 
 
 _ID = re.compile(CASE_ID)
-_FILE_LINE = re.compile(r"(\.jsonl):[0-9]+$")
 _OWN_CALLS = re.compile(rb'"gateway":\s*\[\s*\{')
 _HIDDEN = "not shown: prompts are not kept (packbench_record_prompts, or the pack)"
 _MAX_FILES, _MAX_WHOLE_FILES = 1000, 32
@@ -138,7 +137,7 @@ def source_texts(suite: Suite, root: Path, *, is_checked: bool = True) -> Source
     folder, prefix = _real_folder(str(suite.path)), f"bundled:{suite.record_name}/"
 
     def case_text(result: Result) -> str | None:
-        file = _FILE_LINE.sub(r"\1", result.case.file)
+        file, _ = split_location(result.case.file)
         within = file.removeprefix(prefix)
         path = os.path.join(suite.path if within != file else root, within)  # noqa: PTH118 - strings
         location = _case_within(folder, path, result.case.case_id)
@@ -192,15 +191,14 @@ def hide_prompts(texts: SourceTexts, pack: Pack, *, are_kept: bool) -> SourceTex
             known[result.case.test_id] = not _keeps_prompts(pack, texts.case_text(result))
         return known[result.case.test_id]
 
-    def case_text(result: Result) -> str | None:
-        text = texts.case_text(result)
-        return _without_input(text) if text is not None and is_hidden(result) else text
+    def shown(text_of: Callable[[Result], str | None], hide: Callable[[Any], None]) -> Callable[[Result], str | None]:
+        def shown_text(result: Result) -> str | None:
+            text = text_of(result)
+            return _changed(text, hide) if text is not None and is_hidden(result) else text
 
-    def exchanges_text(result: Result) -> str | None:
-        text = texts.exchanges_text(result)
-        return _without_prompts(text) if text is not None and is_hidden(result) else text
+        return shown_text
 
-    return SourceTexts(case_text, exchanges_text, texts.remark)
+    return SourceTexts(shown(texts.case_text, _hide_input), shown(texts.exchanges_text, _hide_prompts), texts.remark)
 
 
 def _keeps_prompts(pack: Pack, text: str | None) -> bool:
@@ -210,17 +208,25 @@ def _keeps_prompts(pack: Pack, text: str | None) -> bool:
         return False
 
 
-def _without_input(text: str) -> str | None:
-    """Return the text of a case with a remark instead of its input; None if it can't be parsed."""
-    case = _object_of(text)
-    return None if case is None else json.dumps({**case, "input": _HIDDEN}, ensure_ascii=False)
-
-
-def _without_prompts(text: str) -> str | None:
-    """Return the text of a recording with its answers only; None if it can't be parsed."""
-    recording = _object_of(text)
-    if recording is None:
+def _changed(text: str, change: Callable[[Any], None]) -> str | None:
+    """Return the text of an object that is changed; None if it can't be parsed."""
+    try:
+        value = parse_json(text.encode(), RECORDING)
+    except ValueError:
         return None
+    if not isinstance(value, dict):
+        return None
+    change(value)
+    return json.dumps(value, ensure_ascii=False)
+
+
+def _hide_input(case: dict[str, Any]) -> None:
+    """Put a remark in the place of the input of a case."""
+    case["input"] = _HIDDEN
+
+
+def _hide_prompts(recording: dict[str, Any]) -> None:
+    """Leave the answers of a recording only."""
     for name, asked in (("exchanges", "prompt"), ("gateway", "request")):
         exchanges = recording.get(name)
         if isinstance(exchanges, list):
@@ -231,15 +237,6 @@ def _without_prompts(text: str) -> str | None:
             ]
         else:
             recording.pop(name, None)
-    return json.dumps(recording, ensure_ascii=False)
-
-
-def _object_of(text: str) -> dict[str, Any] | None:
-    try:
-        value = parse_json(text.encode(), RECORDING)
-    except ValueError:
-        return None
-    return value if isinstance(value, dict) else None
 
 
 def _case_within(folder: str, path: str, name: str) -> CaseLocation | None:

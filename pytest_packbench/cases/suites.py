@@ -7,10 +7,11 @@ from collections import Counter
 from contextlib import suppress
 from difflib import get_close_matches
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pytest_packbench.cases.files import (
     LINES_SUFFIX,
+    CaseLocation,
     case_lines,
     case_paths,
     load_case,
@@ -18,19 +19,15 @@ from pytest_packbench.cases.files import (
     suite_locations,
 )
 from pytest_packbench.model.errors import CaseError, duplicate_id, pluralize
-from pytest_packbench.model.run import BUNDLED
+from pytest_packbench.model.run import BUNDLED, Shard
 from pytest_packbench.model.strict_json import escape_unprintable
-from pytest_packbench.model.suite import CONFIG_NAME
+from pytest_packbench.model.suite import CONFIG_NAME, Suite
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping
-    from typing import Any
 
-    from pytest_packbench.cases.files import CaseLocation
     from pytest_packbench.model.case import LoadedCase
     from pytest_packbench.model.pack import Pack
-    from pytest_packbench.model.run import Shard
-    from pytest_packbench.model.suite import Suite
 
 
 class Project(NamedTuple):

@@ -6,14 +6,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pytest_packbench.analysis.changes import committed_baseline, loosened
-from pytest_packbench.cases.suites import suite_cases
+from pytest_packbench.cases.suites import SuiteCase, suite_cases
 from pytest_packbench.cli import FINE, UsageError
-from pytest_packbench.commands.paths import add_output, add_packs, add_root, say, suite_and_pack
-from pytest_packbench.model.baseline import BaselineChange
+from pytest_packbench.commands.paths import add_shared, say, suite_and_pack
+from pytest_packbench.model.baseline import BaselineChange, CommittedBaseline
 from pytest_packbench.model.errors import pluralize, single_spaced
-from pytest_packbench.model.result import timestamp_now
+from pytest_packbench.model.result import Result, timestamp_now
 from pytest_packbench.model.run import BUNDLED, Run
-from pytest_packbench.model.suite import BASELINE_NAME
+from pytest_packbench.model.suite import BASELINE_NAME, Suite
 from pytest_packbench.reports.terminal import one_line
 from pytest_packbench.runs.folder import find_run_folder, new_run_id
 from pytest_packbench.runs.reading import StoredRun, open_run, read_baseline
@@ -23,11 +23,7 @@ if TYPE_CHECKING:
     import argparse
     from collections.abc import Iterator
 
-    from pytest_packbench.cases.suites import SuiteCase
     from pytest_packbench.engine.contexts import SuiteContext
-    from pytest_packbench.model.baseline import CommittedBaseline
-    from pytest_packbench.model.result import Result
-    from pytest_packbench.model.suite import Suite
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -35,9 +31,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("action", choices=["set", "show"], help="set: take a run as the baseline; show: describe it")
     parser.add_argument("name", metavar="NAME", help="set: a run, as its folder or SUITE/latest; show: a suite")
     parser.add_argument("--reason", help="set: why, in one line; it is kept in the file")
-    add_root(parser)
-    add_packs(parser)
-    add_output(parser)
+    add_shared(parser, "--root", "--pack", "--output")
 
 
 def run(arguments: argparse.Namespace) -> int:

@@ -12,8 +12,7 @@ from pytest_packbench.analysis.changes import BaselineOutcome, Comparison, FailC
 from pytest_packbench.analysis.counting import differences
 from pytest_packbench.cli import FAILED, FINE, UsageError
 from pytest_packbench.commands.paths import (
-    add_packs,
-    add_root,
+    add_shared,
     code_of,
     say,
     warn,
@@ -47,7 +46,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--current", required=True, type=Path, help="the later run, in the same forms")
     parser.add_argument("--out", type=Path, help="the Markdown file to write; - for standard output")
-    add_fail_on(parser)
+    add_shared(parser, "--fail-on")
     parser.add_argument("--force", action="store_true", help="compare even if suite, mode or rules differ")
     parser.add_argument(
         "--html",
@@ -55,8 +54,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="FILE",
         help="also write a page of the later run, with the answers of both, to this file",
     )
-    add_root(parser)
-    add_packs(parser)
+    add_shared(parser, "--root", "--pack")
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -106,15 +104,6 @@ def _write_html(
     page = stored_page(current, arguments.html, arguments, outcome)
     title = f"{comparison.current.suite} since {comparison.baseline.run_id}"
     write_report(arguments.html, pages_html([page], title))
-
-
-def add_fail_on(parser: argparse.ArgumentParser) -> None:
-    """Declare `--fail-on`, conditions on the figures of a comparison."""
-    parser.add_argument(
-        "--fail-on",
-        metavar="CONDITIONS",
-        help='fail if one of these conditions is met, such as "regressed>0, mean<-0.02" (scores go from 0 to 1)',
-    )
 
 
 def true_conditions(conditions: str | None, comparison: Comparison) -> list[FailCondition]:

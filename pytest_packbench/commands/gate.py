@@ -9,9 +9,7 @@ from pytest_packbench.analysis.conclusion import conclude
 from pytest_packbench.cases.suites import find_suites
 from pytest_packbench.cli import FAILED, FINE, UsageError
 from pytest_packbench.commands.paths import (
-    add_packs,
-    add_root,
-    add_trust,
+    add_shared,
     packs_of,
     policy_project,
     say,
@@ -40,9 +38,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments."""
     about = "runs: folders, SUITE/latest, report.json or records.jsonl; none with --policy-from"
     parser.add_argument("runs", type=Path, nargs="*", help=about)
-    add_root(parser)
-    add_packs(parser)
-    add_trust(parser)
+    add_shared(parser, "--root", "--pack", "--trust")
     parser.add_argument(
         "--rules", help="the suite whose gates apply, by name or folder (default: the suite of each run)"
     )

@@ -13,22 +13,19 @@ from pytest_packbench.cases.files import LINES_SUFFIX, case_file_sha256, case_li
 from pytest_packbench.cases.load import check_case, check_config, parse_cassette, parse_yaml, read_config
 from pytest_packbench.cli import FINE, UNUSABLE, UsageError
 from pytest_packbench.commands.init import suite_name
-from pytest_packbench.commands.paths import add_root, command_lines, packs_for_options, root_of, say
+from pytest_packbench.commands.paths import add_shared, command_lines, packs_for_options, root_of, say
 from pytest_packbench.files import RECORDING, encode_utf8, read_regular, replace_atomic, write_atomic
-from pytest_packbench.model.authoring import CaseDraft, SourceDoubt, SourceFlaw, SourceRemark
-from pytest_packbench.model.case import canonical_sha256
+from pytest_packbench.model.authoring import CaseDraft, Importer, SourceDoubt, SourceFlaw, SourceRemark
+from pytest_packbench.model.case import LoadedCase, canonical_sha256
 from pytest_packbench.model.errors import CaseError, CassetteError, Problem, first_of, pluralize, single_spaced
-from pytest_packbench.model.suite import CONFIG_NAME, FIXTURES
+from pytest_packbench.model.suite import CONFIG_NAME, FIXTURES, SuiteConfig
 from pytest_packbench.runs.folder import DRAFTS
 
 if TYPE_CHECKING:
     import argparse
     from collections.abc import Iterable, Iterator
 
-    from pytest_packbench.model.authoring import Importer
-    from pytest_packbench.model.case import LoadedCase
     from pytest_packbench.model.pack import Pack
-    from pytest_packbench.model.suite import SuiteConfig
     from pytest_packbench.packs.registry import Packs
 
 
@@ -51,7 +48,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         default = "as in the source" if importer.names_suites else importer.suite
         about = f"the suite to add the cases to; created if there is none{f' (default: {default})' if default else ''}"
         kind.add_argument("--suite", required=default is None, default=importer.suite, help=about)
-        add_root(kind)
+        add_shared(kind, "--root")
         kind.add_argument("--write", action="store_true", help="write the cases; without it they are only shown")
         kind.add_argument("--force", action="store_true", help="with --write: replace existing cases")
         about = "with --write: skip entries that can't be imported"

@@ -17,7 +17,7 @@ from pytest_packbench.commands.baseline import write_first_baseline
 from pytest_packbench.commands.paths import (
     PYTEST_FILES,
     SHARED_FILES,
-    add_root,
+    add_shared,
     chosen_pack,
     command_lines,
     new_root,
@@ -53,7 +53,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--from", dest="source", metavar="SUITE", help=about)
     about = "whether recordings contain what the model was asked; asked on a terminal (default: yes)"
     parser.add_argument("--record-prompts", choices=["yes", "no"], help=about)
-    add_root(parser)
+    add_shared(parser, "--root")
 
 
 def run(arguments: argparse.Namespace) -> int:

@@ -14,9 +14,8 @@ from pytest_packbench.analysis.counting import by_case
 from pytest_packbench.cases.files import CaseIndex, CaseLocation, case_file_sha256, suite_locations
 from pytest_packbench.cases.recordings import find_controls, find_recording, load_control
 from pytest_packbench.cli import FAILED, FINE, UsageError
-from pytest_packbench.commands.compare import add_fail_on
 from pytest_packbench.commands.open import pages_html, project_page
-from pytest_packbench.commands.paths import add_output, add_packs, add_root, code_of, say, suite_and_pack
+from pytest_packbench.commands.paths import add_shared, code_of, say, suite_and_pack
 from pytest_packbench.engine.result_builder import read_case_ref, unscored_result
 from pytest_packbench.model.control import ControlResult, ControlTally, tally_of
 from pytest_packbench.model.errors import CassetteError, ControlError, pluralize
@@ -45,11 +44,9 @@ _ONE_COMMIT = "merge the runs of one commit, where that commit is checked out"
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments."""
     parser.add_argument("runs", type=Path, nargs="+", help="the folders of the runs, or of all shards of a run")
-    add_root(parser)
-    add_packs(parser)
-    add_output(parser)
+    add_shared(parser, "--root", "--pack", "--output")
     parser.add_argument("--baseline", type=Path, help="the run to compare with")
-    add_fail_on(parser)
+    add_shared(parser, "--fail-on")
     parser.add_argument(
         "--allow-missing",
         action="store_true",

@@ -16,9 +16,7 @@ from pytest_packbench.analysis.conclusion import Conclusion, conclude
 from pytest_packbench.cases.recordings import hide_prompts, source_texts
 from pytest_packbench.cli import FINE, UsageError
 from pytest_packbench.commands.paths import (
-    add_output,
-    add_packs,
-    add_root,
+    add_shared,
     code_of,
     rootdir_of,
     say,
@@ -53,9 +51,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments."""
     parser.add_argument("run", type=Path, nargs="?", help="the run: its folder, or SUITE/latest (default: the newest)")
     parser.add_argument("--print", action="store_true", help="print the path of the page, and open no browser")
-    add_output(parser)
-    add_root(parser)
-    add_packs(parser)
+    add_shared(parser, "--output", "--root", "--pack")
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -132,7 +128,7 @@ def stored_page(
     Args:
         report: the run, opened with its records and payloads.
         page: the file of the page, from which it links to the files of cases.
-        arguments: of the command, with the options of `add_root` and `add_packs`.
+        arguments: of the command, with the options `--root` and `--pack`.
         outcome: the comparison to show; None for what the report states of that of the run.
 
     Raises:

@@ -24,7 +24,7 @@ from pytest_packbench.cli import UsageError
 from pytest_packbench.files import LIMITS, encode_utf8, read_regular, write_atomic
 from pytest_packbench.model.errors import describe_error, single_spaced, suggestion
 from pytest_packbench.model.run import BUNDLED
-from pytest_packbench.model.suite import CONFIG_NAME
+from pytest_packbench.model.suite import CONFIG_NAME, Suite
 from pytest_packbench.packs.registry import Packs, import_pack
 from pytest_packbench.reports.terminal import printable, printable_json
 from pytest_packbench.runs.folder import OUTPUT, StoredRunError
@@ -34,48 +34,47 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from pytest_packbench.model.pack import Pack
-    from pytest_packbench.model.suite import Suite
 
 
 ROOT = Path("storage") / "benchmarks"
 PYTEST_FILES = ("pytest.toml", ".pytest.toml", "pytest.ini", ".pytest.ini")
 SHARED_FILES = ("pyproject.toml", "tox.ini", "setup.cfg")
 _PYTEST_SECTION = re.compile(rb"^\s*\[(tool[.:])?pytest\b", re.MULTILINE)
+_SHARED: dict[str, dict[str, Any]] = {
+    "--output": {
+        "type": Path,
+        "default": OUTPUT,
+        "help": "the folder of reports (default: reports/benchmarks)",
+    },
+    "--root": {
+        "type": Path,
+        "help": "the folder of suites (default: ini packbench_root, else storage/benchmarks)",
+    },
+    "--pack": {
+        "dest": "packs",
+        "action": "append",
+        "default": [],
+        "metavar": "MODULE:ATTR",
+        "help": "a pack to import from the current folder (repeat); packs of installed packages and of conftest.py "
+        "files are found without it",
+    },
+    "--trust": {
+        "action": "store_true",
+        "help": "import the functions that a suite names which is none of the project",
+    },
+    "--fail-on": {
+        "metavar": "CONDITIONS",
+        "help": 'fail if one of these conditions is met, such as "regressed>0, mean<-0.02" (scores go from 0 to 1)',
+    },
+}
+"""Options that several commands have, as `argparse` declares them."""
 _VARIABLES = ("PACKBENCH_ROOT", "PYTEST_ADDOPTS", "PYTEST_PLUGINS")
 
 
-def add_output(parser: argparse.ArgumentParser) -> None:
-    """Declare `--output`, the folder of reports."""
-    parser.add_argument(
-        "--output", type=Path, default=OUTPUT, help="the folder of reports (default: reports/benchmarks)"
-    )
-
-
-def add_root(parser: argparse.ArgumentParser) -> None:
-    """Declare `--root`, the folder of suites."""
-    parser.add_argument(
-        "--root", type=Path, help="the folder of suites (default: ini packbench_root, else storage/benchmarks)"
-    )
-
-
-def add_packs(parser: argparse.ArgumentParser) -> None:
-    """Declare `--pack`, for packs that neither an installed package nor a conftest.py provides."""
-    parser.add_argument(
-        "--pack",
-        dest="packs",
-        action="append",
-        default=[],
-        metavar="MODULE:ATTR",
-        help="a pack to import from the current folder (repeat); packs of installed packages and of conftest.py "
-        "files are found without it",
-    )
-
-
-def add_trust(parser: argparse.ArgumentParser) -> None:
-    """Declare `--trust`, for suites that are none of the project."""
-    parser.add_argument(
-        "--trust", action="store_true", help="import the functions that a suite names which is none of the project"
-    )
+def add_shared(parser: argparse.ArgumentParser, *options: str) -> None:
+    """Declare some of the options that several commands have."""
+    for name in options:
+        parser.add_argument(name, **_SHARED[name])
 
 
 def add_run_options(parser: argparse.ArgumentParser, purpose: str) -> None:

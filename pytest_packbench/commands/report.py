@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from pytest_packbench.analysis.listing import name_some
 from pytest_packbench.analysis.records import Document, Records, overview
 from pytest_packbench.cli import FAILED, FINE, UsageError
-from pytest_packbench.commands.paths import add_packs, add_root, json_text, warn, write_report, write_stdout
+from pytest_packbench.commands.paths import add_shared, json_text, warn, write_report, write_stdout
 from pytest_packbench.model.metric import Figure
 from pytest_packbench.reports.overview_markdown import overview_markdown
 from pytest_packbench.reports.terminal import one_line
@@ -76,8 +76,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="FILE",
         help="write a page of these runs, given by their folders or SUITE/latest, to this file instead",
     )
-    add_root(parser)
-    add_packs(parser)
+    add_shared(parser, "--root", "--pack")
 
 
 def _cap(text: str) -> float:

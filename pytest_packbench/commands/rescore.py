@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 from pytest_packbench.analysis.changes import Comparison, compare
 from pytest_packbench.cases.files import CaseIndex, load_case, suite_locations
 from pytest_packbench.cli import FAILED, FINE
-from pytest_packbench.commands.compare import add_fail_on, true_conditions
-from pytest_packbench.commands.paths import add_packs, add_root, suite_and_pack, warn, write_file, write_stdout
+from pytest_packbench.commands.compare import true_conditions
+from pytest_packbench.commands.paths import add_shared, suite_and_pack, warn, write_file, write_stdout
 from pytest_packbench.model.errors import CaseError, describe_error
 from pytest_packbench.model.score import TRUNCATED, UNREAD
 from pytest_packbench.reports.diff import diff_markdown
@@ -36,10 +36,9 @@ _MAX_LINE = 2000
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments."""
     parser.add_argument("run", type=Path, help="the run: its folder, or SUITE/latest")
-    add_root(parser)
-    add_packs(parser)
+    add_shared(parser, "--root", "--pack")
     parser.add_argument("--out", type=Path, help="the Markdown file to write, instead of standard output")
-    add_fail_on(parser)
+    add_shared(parser, "--fail-on")
 
 
 def run(arguments: argparse.Namespace) -> int:

@@ -14,10 +14,10 @@ from difflib import unified_diff
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from pytest_packbench.cases.files import LINES_SUFFIX, CaseIndex, format_location, iter_cases, load_case
+from pytest_packbench.cases.files import LINES_SUFFIX, CaseIndex, CaseLocation, format_location, iter_cases, load_case
 from pytest_packbench.cases.load import UNSTATED_ADVICE, check_case, parse_case, parse_json, parse_mark
 from pytest_packbench.cli import FAILED, FINE, UsageError
-from pytest_packbench.commands.paths import add_packs, add_root, add_run_options, say, suite_and_pack, warn, write_file
+from pytest_packbench.commands.paths import add_run_options, add_shared, say, suite_and_pack, warn, write_file
 from pytest_packbench.files import LIMITS, read_regular
 from pytest_packbench.model.errors import CaseError, format_value, pluralize
 
@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     import argparse
     from collections.abc import Iterator, Sequence
 
-    from pytest_packbench.cases.files import CaseLocation
     from pytest_packbench.engine.attempt import AttemptState
     from pytest_packbench.engine.contexts import SuiteContext
     from pytest_packbench.model.case import Case
@@ -63,8 +62,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--write", action="store_true", help="change the case files; without it, the patch is only shown"
     )
-    add_root(parser)
-    add_packs(parser)
+    add_shared(parser, "--root", "--pack")
     # removed; its message says what replaces it
     parser.add_argument("--output", help=SUPPRESS)
 

@@ -18,9 +18,7 @@ from pytest_packbench.cases.load import parse_case, parse_cassette, parse_contro
 from pytest_packbench.cases.recordings import case_of_control, check_target, control_file_problem, escaped_name
 from pytest_packbench.cli import FAILED, FINE, UNUSABLE, UsageError
 from pytest_packbench.commands.paths import (
-    add_packs,
-    add_root,
-    add_trust,
+    add_shared,
     bundled_folder,
     chosen_pack,
     json_text,
@@ -48,16 +46,16 @@ from pytest_packbench.model.errors import (
 )
 from pytest_packbench.model.header import Header
 from pytest_packbench.model.metric import Interval
-from pytest_packbench.model.pack import names_checks
+from pytest_packbench.model.pack import Pack, names_checks
 from pytest_packbench.model.policy import CHANGES_NAME, AllowedChanges, ReviewMark
 from pytest_packbench.model.record import EVAL_SCHEMA_VERSION, EvalRecord
-from pytest_packbench.model.result import adapter, extension_model, model_of, row_model
+from pytest_packbench.model.result import Result, adapter, extension_model, model_of, row_model
 from pytest_packbench.model.run import RUN_DOCUMENT_VERSION
 from pytest_packbench.model.score import Share
 from pytest_packbench.model.suite import BASELINE_NAME, CONFIG_NAME, CONTROLS, FIXTURES, Suite
-from pytest_packbench.packs.registry import builtin
+from pytest_packbench.packs.registry import Packs, builtin
 from pytest_packbench.runs.folder import NoReportError
-from pytest_packbench.runs.journal import ENDED_KEY, HEADER_KEY, JOURNAL_VERSION, read_journal
+from pytest_packbench.runs.journal import ENDED_KEY, HEADER_KEY, JOURNAL_VERSION, Entry, read_journal
 from pytest_packbench.runs.lines import error_lines, payload_lines, read_controls, read_records, record_lines
 from pytest_packbench.runs.reading import open_run, read_baseline
 
@@ -67,11 +65,6 @@ if TYPE_CHECKING:
     from collections.abc import Set as AbstractSet
 
     from pydantic import BaseModel
-
-    from pytest_packbench.model.pack import Pack
-    from pytest_packbench.model.result import Result
-    from pytest_packbench.packs.registry import Packs
-    from pytest_packbench.runs.journal import Entry
 
     Reader = Callable[["Piece"], "Found"]
 
@@ -128,8 +121,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="read eval records as the Rust reader does: the suites, backends and values of the spec only",
     )
-    add_packs(parser)
-    add_trust(parser)
+    add_shared(parser, "--pack", "--trust")
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -373,9 +365,7 @@ def _object(line: bytes) -> dict[str, Any]:
 def add_lint_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments, with an option for each file that the packs can use."""
     parser.add_argument("suite", help="a suite's name, or its folder; bundled/NAME for a bundled suite")
-    add_root(parser)
-    add_packs(parser)
-    add_trust(parser)
+    add_shared(parser, "--root", "--pack", "--trust")
     parser.add_argument(
         "--profile",
         choices=PROFILES,

@@ -12,14 +12,13 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
-from pytest_packbench.model.case import CASE_ID
+from pytest_packbench.model.case import CASE_ID, LoadedCase
 
 if TYPE_CHECKING:
     import argparse
     from collections.abc import Iterable, Mapping
     from pathlib import Path
 
-    from pytest_packbench.model.case import LoadedCase
     from pytest_packbench.model.cassette import Cassette
 
 Severity = Literal["error", "warning"]
