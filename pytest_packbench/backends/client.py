@@ -11,17 +11,27 @@ from contextlib import suppress
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from http import HTTPStatus
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 from urllib.parse import urlsplit
 
 from pytest_packbench.backends import BackendError, BackendOptions, BackendUnusable
-from pytest_packbench.backends.answers import UnreadableAnswer, UnreadableResponse, counts_in, parse_json_text
+from pytest_packbench.backends.answers import (
+    UnreadableAnswer,
+    UnreadableResponse,
+    arguments,
+    counts_in,
+    member,
+    parse_json_text,
+    tool_calls,
+    unwrap,
+)
 from pytest_packbench.backends.errors import OVERLOADED, ErrorFactory, error_message
 from pytest_packbench.backends.originals import full_address, original
 from pytest_packbench.model.redaction import Redactor
-from pytest_packbench.model.request import AnswerProblem, ModelAnswer, ModelRequest, Usage
+from pytest_packbench.model.request import AnswerProblem, ModelAnswer, ModelRequest, ToolCall, Usage
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from types import ModuleType
 
     import httpx2
@@ -38,6 +48,22 @@ _REFUSED_PARAMETER = re.compile(
 )
 _HEADER_NAME = re.compile(r"[!#$%&'*+\-.^_`|~0-9A-Za-z]+")
 _FRAMING = frozenset({"connection", "content-length", "transfer-encoding"})
+
+
+class Said(NamedTuple):
+    """What a model said, as its provider sent it.
+
+    Attributes:
+        text: its text; None where the response has none.
+        calls: the tool calls that it requested, in the provider's form.
+        refusal: its words if it declined to answer.
+        is_cut: whether it was cut off at its limit.
+    """
+
+    text: str | None
+    calls: Sequence[Any] = ()
+    refusal: str = ""
+    is_cut: bool = False
 
 
 class HttpBackend(ABC):
@@ -118,12 +144,6 @@ class HttpBackend(ABC):
             problem = self._problem("answer_unreadable", "", str(error))
             return ModelAnswer(content=error.text, usage=usage, tool_calls=error.calls, problem=problem)
 
-    def _truncated(self, text: str, usage: Usage, request: ModelRequest, refusal: str = "") -> ModelAnswer:
-        """Return an answer that was cut off: by a refusal, in words, else at its limit."""
-        cause = f"by a refusal: {refusal}" if refusal else f"at its limit of {self.limit_of(request)} output tokens"
-        problem = self._problem("truncated", "the answer was cut off ", cause)
-        return ModelAnswer(content=text, usage=usage, problem=problem)
-
     def _problem(self, kind: str, text: str, cause: str) -> AnswerProblem:
         return AnswerProblem(kind, f"{self._errors.name}: {text}{self._errors.redactor.excerpt(cause)}")
 
@@ -200,6 +220,8 @@ class ModelBackend(HttpBackend):
         address_variable: the variable with another one.
         path: the path of requests under the address.
         needs_key: whether the provider's own address requires a key.
+        answer_tool: the tool whose arguments are the answer where a schema is requested; empty: it is in the text.
+        wraps_answers: whether a schema of anything but an object is sent as that of a property (`as_object`).
         adjustable: parameters that a request can omit, or that have another name.
     """
 
@@ -207,6 +229,8 @@ class ModelBackend(HttpBackend):
     address_variable: ClassVar[str]
     path: ClassVar[str]
     needs_key: ClassVar[bool] = True
+    answer_tool: ClassVar[str] = ""
+    wraps_answers: ClassVar[bool] = True
     adjustable: ClassVar[frozenset[str]] = frozenset()
     refusals = frozenset({HTTPStatus.BAD_REQUEST, HTTPStatus.UNPROCESSABLE_ENTITY})
 
@@ -253,6 +277,34 @@ class ModelBackend(HttpBackend):
             if not newly_refused:
                 raise self._errors.of_status(response.status_code, text)
             refused |= newly_refused
+
+    @abstractmethod
+    def _said(self, data: Any, request: ModelRequest) -> Said:
+        """Return what the model said in a response; errors as in `_answer`."""
+
+    def _tool_call(self, call: Any) -> ToolCall:
+        """Return a tool call, by default of OpenAI's form; errors as in `_answer`."""
+        function = member(call, "function", dict)
+        name = member(function, "name", str)
+        return ToolCall(id=member(call, "id", str), name=name, arguments=arguments(function.get("arguments"), name))
+
+    def _answer(self, data: Any, request: ModelRequest, usage: Usage) -> ModelAnswer:
+        said, schema = self._said(data, request), request.output_schema
+        text, refusal = said.text or "", said.refusal
+        if refusal and not (text.strip() or said.calls):
+            return ModelAnswer(content=None, refusal=refusal, usage=usage)
+        if refusal or said.is_cut:
+            cause = f"by a refusal: {refusal}" if refusal else f"at its limit of {self.limit_of(request)} output tokens"
+            problem = self._problem("truncated", "the answer was cut off ", cause)
+            return ModelAnswer(content=text, usage=usage, problem=problem)
+        calls = tool_calls(said.calls, self._tool_call)
+        if said.text is None:
+            raise UnreadableAnswer("the answer contains no text")
+        if schema is None or request.tools:
+            return ModelAnswer(content=text, usage=usage, tool_calls=calls)
+        answers = [call.arguments for call in calls if call.name == self.answer_tool]
+        content = answers[0] if answers else parse_json_text(text)
+        return ModelAnswer(content=unwrap(content, schema) if self.wraps_answers else content, usage=usage)
 
     def _refused_parameters(self, text: str, body: dict[str, Any]) -> frozenset[str]:
         message = error_message(text)
