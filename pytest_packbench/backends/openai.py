@@ -15,8 +15,8 @@ from pytest_packbench.backends.answers import (
 from pytest_packbench.backends.client import ModelBackend, Said
 
 if TYPE_CHECKING:
-    from pytest_packbench.model.request import ModelRequest
     from pytest_packbench.backends import BackendOptions
+    from pytest_packbench.model.request import ModelRequest
 
 _LIMITS = ("max_completion_tokens", "max_tokens")
 _FILTERED = "the provider's content filter withheld the answer"

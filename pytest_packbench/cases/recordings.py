@@ -50,7 +50,7 @@ from pytest_packbench.model.strict_json import escape_unprintable, has_control_c
 from pytest_packbench.model.suite import CONTROLS, FIXTURES, PENDING, Suite
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable, Iterable
 
     from pytest_packbench.model.cassette import Cassette
     from pytest_packbench.model.control import Control
@@ -309,36 +309,35 @@ def find_controls(folder: Path) -> list[CaseLocation]:
     """Return the controls in a folder, in the order of their files, with files there that are not read as controls."""
     found: list[CaseLocation] = []
     first: dict[str, CaseLocation] = {}
-    for location in _controls_in(folder):
-        other = first.setdefault(location.written_id, location)
-        if other is not location and location.problem is None:
-            file = Path(location.path).name
-            duplicate = duplicate_id(location.name, other.label(Path(other.path).name))
-            location = location._replace(name=f"{location.name}.{file}-{location.line}", problem=duplicate)  # noqa: PLW2901 - the same control
-        found.append(location)
+    try:
+        names = sorted(os.listdir(folder))  # noqa: PTH208 - strings
+    except FileNotFoundError:
+        return []
+    except OSError as error:
+        return [CaseLocation(str(folder), folder.name, problem=unreadable(error, "expected a folder of controls"))]
+    for name in names:
+        path = os.path.join(folder, name)  # noqa: PTH118 - a string
+        if name.startswith("."):
+            continue
+        if (problem := control_file_problem(path)) is not None:
+            found.append(CaseLocation(path, escaped_name(name), problem=problem))
+        elif name.endswith(SUFFIXES):
+            found += [_distinct(location, name, first) for location in locations_in(path, noun="control")]
     return found
+
+
+def _distinct(location: CaseLocation, file: str, first: dict[str, CaseLocation]) -> CaseLocation:
+    """Return the location of a control; with another name and a problem if another file has the same id."""
+    other = first.setdefault(location.written_id, location)
+    if other is location or location.problem is not None:
+        return location
+    problem = duplicate_id(location.name, other.label(Path(other.path).name))
+    return location._replace(name=f"{location.name}.{file}-{location.line}", problem=problem)
 
 
 def count_controls(folder: Path, shard: Shard | None = None) -> int:
     """Return the number of controls in a folder, or of those in a shard; files that can't be read count as well."""
     return sum(shard is None or location.name in shard for location in find_controls(folder))
-
-
-def _controls_in(folder: Path) -> Iterator[CaseLocation]:
-    try:
-        names = sorted(os.listdir(folder))  # noqa: PTH208 - strings
-    except FileNotFoundError:
-        return
-    except OSError as error:
-        yield CaseLocation(str(folder), folder.name, problem=unreadable(error, "expected a folder of controls"))
-        return
-    for name in names:
-        path = os.path.join(folder, name)  # noqa: PTH118 - a string
-        problem = None if name.startswith(".") else control_file_problem(path)
-        if problem is not None:
-            yield CaseLocation(path, escaped_name(name), problem=problem)
-        elif name.endswith(SUFFIXES) and not name.startswith("."):
-            yield from locations_in(path, noun="control")
 
 
 def control_file_problem(path: str) -> Problem | None:
@@ -350,10 +349,6 @@ def control_file_problem(path: str) -> Problem | None:
         return unprintable_name(path)
     if os.path.isdir(path):  # noqa: PTH112 - strings
         return Problem("", "a folder is not read", f"move its controls to {os.path.basename(folder)}")  # noqa: PTH119
-    if name.endswith(SUFFIXES):
-        # opening a pipe would wait forever; a broken link is an error when it is read
-        special = os.path.exists(path) and not os.path.isfile(path)  # noqa: PTH110, PTH113 - strings
-        return Problem("", "not a regular file", "replace it by a file, or remove it") if special else None
     if is_unread(name):
         return Problem("", "not read as a control, because of its suffix", "rename it to .json, or remove it")
     return None
