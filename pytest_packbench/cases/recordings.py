@@ -407,15 +407,12 @@ def case_of_control(control: Control, cases: CaseIndex, *, source: str) -> CaseL
     """
     location = cases.find(control.case)
     if location is None:
-        problem = Problem("/case", f'the suite has no case "{control.case}"', suggestion_of_case(control.case, cases))
-        raise ControlError(source, [problem])
+        advice = suggestion(control.case, cases)
+        if not advice.startswith("did you mean"):
+            # the ids are not listed
+            advice = "name a case of the suite, or remove the control"
+        raise ControlError(source, [Problem("/case", f'the suite has no case "{control.case}"', advice)])
     return location
-
-
-def suggestion_of_case(name: str, cases: CaseIndex) -> str:
-    """Return `did you mean "..."?` if a case has a similar id, otherwise what to do; the ids are not listed."""
-    text = suggestion(name, cases)
-    return text if text.startswith("did you mean") else "name a case of the suite, or remove the control"
 
 
 def needs_gateway(folders: Iterable[Path]) -> bool:

@@ -17,8 +17,10 @@ from pytest_packbench.commands.paths import add_shared, command_lines, packs_for
 from pytest_packbench.files import RECORDING, encode_utf8, read_regular, replace_atomic, write_atomic
 from pytest_packbench.model.authoring import CaseDraft, Importer, SourceDoubt, SourceFlaw, SourceRemark
 from pytest_packbench.model.case import LoadedCase, canonical_sha256
+from pytest_packbench.model.cassette import CASSETTE_VERSION, VERIFY_ROLE
 from pytest_packbench.model.errors import CaseError, CassetteError, Problem, first_of, pluralize, single_spaced
 from pytest_packbench.model.suite import CONFIG_NAME, FIXTURES, SuiteConfig
+from pytest_packbench.packs.registry import PackError, Packs
 from pytest_packbench.runs.folder import DRAFTS
 
 if TYPE_CHECKING:
@@ -26,7 +28,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from pytest_packbench.model.pack import Pack
-    from pytest_packbench.packs.registry import Packs
 
 
 _MAX_LISTED = 100
@@ -89,8 +90,6 @@ def _import(arguments: argparse.Namespace) -> int:
 
 
 def _importers(packs: Packs) -> Iterator[tuple[str, Pack, Importer]]:
-    from pytest_packbench.packs.registry import PackError
-
     names: set[str] = set()
     for pack_name in packs:
         # a pack that can't be loaded is an error where a suite requests it
@@ -312,8 +311,6 @@ class Destination:
         """
         if draft.recording is None:
             return ""
-        from pytest_packbench.model.cassette import CASSETTE_VERSION, VERIFY_ROLE
-
         recording: dict[str, Any] = {
             "cassette_version": CASSETTE_VERSION,
             "case_id": loaded.case.id,
@@ -373,8 +370,6 @@ def _write(path: Path, text: str) -> None:
 
 def _rules(path: Path, pack: Pack, new: str | None) -> SuiteConfig:
     """Return the rules of the suite: those of its file, else the new ones of the importer, else the defaults."""
-    from pytest_packbench.packs.registry import Packs
-
     models, source = Packs([pack]).suite_models, str(path)
     if path.is_file():
         rules = read_config(path.parent, models, source=source)

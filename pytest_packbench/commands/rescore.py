@@ -13,7 +13,11 @@ from pytest_packbench.cases.files import CaseIndex, load_case, suite_locations
 from pytest_packbench.cli import FAILED, FINE
 from pytest_packbench.commands.compare import true_conditions
 from pytest_packbench.commands.paths import add_shared, suite_and_pack, warn, write_file, write_stdout
+from pytest_packbench.engine.attempt import score_payload
+from pytest_packbench.engine.contexts import SuiteContext
+from pytest_packbench.engine.result_builder import CaseRef, build_result, unscored_result
 from pytest_packbench.model.errors import CaseError, describe_error
+from pytest_packbench.model.redaction import Redactor
 from pytest_packbench.model.score import TRUNCATED, UNREAD
 from pytest_packbench.reports.diff import diff_markdown
 from pytest_packbench.reports.terminal import one_line
@@ -24,7 +28,6 @@ if TYPE_CHECKING:
     import argparse
     from collections.abc import Callable, Iterator
 
-    from pytest_packbench.engine.contexts import SuiteContext
     from pytest_packbench.model.case import LoadedCase
     from pytest_packbench.model.pack import Pack
     from pytest_packbench.model.result import Result
@@ -85,9 +88,6 @@ def rescored(
     Raises:
         StoredRunError: a file of the run can't be read, or a result is missing.
     """
-    from pytest_packbench.engine.contexts import SuiteContext
-    from pytest_packbench.model.redaction import Redactor
-
     context = SuiteContext.of_results(suite, pack, stored.run.target, redactor=Redactor(os.environ))
     load = _case_loader(suite, pack, problems)
     for result in stored.results:
@@ -118,9 +118,6 @@ def _reduced(result: Result) -> Result:
 
 
 def _rescore(stored: Result, payload: Any, loaded: LoadedCase, context: SuiteContext) -> Result:
-    from pytest_packbench.engine.attempt import score_payload
-    from pytest_packbench.engine.result_builder import CaseRef, build_result, unscored_result
-
     case = replace(stored.case, expects_refusal=None, case_sha256=loaded.sha256)
     case_ref = CaseRef(context.suite, context.pack, case, loaded)
     truncated = stored.score.kind == TRUNCATED or any(term.name == TRUNCATED for term in stored.score.terms)

@@ -15,11 +15,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pytest_packbench.cases.files import LINES_SUFFIX, CaseIndex, CaseLocation, format_location, iter_cases, load_case
-from pytest_packbench.cases.load import UNSTATED_ADVICE, check_case, parse_case, parse_json, parse_mark
+from pytest_packbench.cases.load import UNSTATED_ADVICE, check_case, parse_as, parse_case, parse_json
 from pytest_packbench.cli import FAILED, FINE, UsageError
 from pytest_packbench.commands.paths import add_run_options, add_shared, say, suite_and_pack, warn, write_file
 from pytest_packbench.files import LIMITS, read_regular
 from pytest_packbench.model.errors import CaseError, format_value, pluralize
+from pytest_packbench.model.policy import ReviewMark
 
 if TYPE_CHECKING:
     import argparse
@@ -29,7 +30,6 @@ if TYPE_CHECKING:
     from pytest_packbench.engine.contexts import SuiteContext
     from pytest_packbench.model.case import Case
     from pytest_packbench.model.pack import Pack
-    from pytest_packbench.model.policy import ReviewMark
     from pytest_packbench.model.score import Outcome, Score
     from pytest_packbench.model.suite import Suite
 
@@ -110,10 +110,11 @@ def read_marks(path: Path) -> dict[str, ReviewMark]:
     """
     marks: dict[str, ReviewMark] = {}
     sources: dict[tuple[str, str], str] = {}
-    for number, raw in enumerate(read_regular(path, LIMITS["review"]).split(b"\n"), start=1):
+    limit = LIMITS["review"]
+    for number, raw in enumerate(read_regular(path, limit).split(b"\n"), start=1):
         if raw.removeprefix(b"\xef\xbb\xbf").strip():
             source = format_location(str(path), number)
-            mark = marks[source] = parse_mark(raw, source=source)
+            mark = marks[source] = parse_as(ReviewMark, raw, limit, source, CaseError, is_line=True)
             first = sources.setdefault((mark.suite, mark.case), source)
             if first != source:
                 raise UsageError(f"{source}: case {mark.case} is marked at {first} as well; keep one line per case")
