@@ -74,15 +74,16 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         return int(arguments.command(arguments))
     except KeyboardInterrupt:
-        sys.stderr.write("packbench: interrupted\n")
-        return UNUSABLE
+        warn("interrupted")
     except BrokenPipeError:
         # the reader of the output has closed it; output that was not read is no success
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return UNUSABLE
-    except (UsageError, ValueError, OSError) as error:
-        sys.stderr.write(f"packbench: {_one_line(error)}\n")
-        return UNUSABLE
+    except OSError as error:
+        # the system's own text has the file behind it
+        warn(f"{error.filename}: {error.strerror}" if error.filename is not None else str(error))
+    except (UsageError, ValueError) as error:
+        warn(str(error))
+    return UNUSABLE
 
 
 def declare(name: str, parser: argparse.ArgumentParser) -> None:
@@ -93,9 +94,8 @@ def declare(name: str, parser: argparse.ArgumentParser) -> None:
     parser.set_defaults(command=getattr(module, f"run_{name}", module.run))
 
 
-def _one_line(error: Exception) -> str:
+def warn(text: str) -> None:
+    """Print a problem in one line on standard error."""
     from pytest_packbench.reports.terminal import one_line
 
-    if isinstance(error, OSError) and error.filename is not None:
-        return one_line(f"{error.filename}: {error.strerror}", _MAX_MESSAGE)
-    return one_line(str(error), _MAX_MESSAGE)
+    sys.stderr.write(f"packbench: {one_line(text, _MAX_MESSAGE)}\n")

@@ -10,12 +10,11 @@ from typing import TYPE_CHECKING
 
 from pytest_packbench.analysis.changes import BaselineOutcome, Comparison, FailCondition, compare, parse_conditions
 from pytest_packbench.analysis.counting import differences
-from pytest_packbench.cli import FAILED, FINE, UsageError
+from pytest_packbench.cli import FAILED, FINE, UsageError, warn
 from pytest_packbench.commands.paths import (
     add_shared,
     code_of,
     say,
-    warn,
     write_file,
     write_report,
     write_stdout,

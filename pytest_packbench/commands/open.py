@@ -14,14 +14,13 @@ from typing import TYPE_CHECKING
 from pytest_packbench.analysis.changes import BaselineOutcome
 from pytest_packbench.analysis.conclusion import Conclusion, conclude
 from pytest_packbench.cases.recordings import hide_prompts, source_texts
-from pytest_packbench.cli import FINE, UsageError
+from pytest_packbench.cli import FINE, UsageError, warn
 from pytest_packbench.commands.paths import (
     add_shared,
     code_of,
-    rootdir_of,
+    project_of,
     say,
     suite_and_pack,
-    warn,
     write_file,
 )
 from pytest_packbench.model.errors import single_spaced
@@ -186,7 +185,7 @@ def project_page(
         options: as in `Place`.
         notes: what a reader has to know about the page, a sentence each.
     """
-    rootdir, notes = rootdir_of(arguments), [*notes]
+    rootdir, notes = project_of(arguments).rootdir, [*notes]
     panels: tuple[Panel, ...] = ()
     place = Place(root_link(rootdir.resolve(), page.parent.resolve()), options)
     sources = NO_SOURCES._replace(redact=Redactor(os.environ).json, place=place)

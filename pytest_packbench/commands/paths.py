@@ -22,7 +22,7 @@ from pytest_packbench.cases.suites import (
 )
 from pytest_packbench.cli import UsageError
 from pytest_packbench.files import LIMITS, encode_utf8, read_regular, write_atomic
-from pytest_packbench.model.errors import describe_error, single_spaced, suggestion
+from pytest_packbench.model.errors import describe_error, suggestion
 from pytest_packbench.model.run import BUNDLED
 from pytest_packbench.model.suite import CONFIG_NAME, Suite
 from pytest_packbench.packs.registry import Packs, import_pack
@@ -109,7 +109,7 @@ def root_of(arguments: argparse.Namespace) -> Path:
         UsageError: pytest can't read the project's configuration.
     """
     root: Path | None = getattr(arguments, "root", None)
-    return Path(os.path.relpath(_project_of(arguments).root)) if root is None else root
+    return Path(os.path.relpath(project_of(arguments).root)) if root is None else root
 
 
 def new_root(arguments: argparse.Namespace) -> Path:
@@ -118,7 +118,7 @@ def new_root(arguments: argparse.Namespace) -> Path:
     Raises:
         UsageError: pytest would not look for suites here, or can't read the project's configuration.
     """
-    rootdir = _project_of(arguments).rootdir
+    rootdir = project_of(arguments).rootdir
     if arguments.root is None and rootdir != Path.cwd():
         raise UsageError(f"pytest's rootdir is {rootdir}: run packbench init there, or pass --root")
     return root_of(arguments)
@@ -130,7 +130,7 @@ def command_lines(name: str, arguments: argparse.Namespace) -> tuple[str, str]:
     Raises:
         UsageError: pytest can't read the project's configuration.
     """
-    project, root = _project_of(arguments), arguments.root
+    project, root = project_of(arguments), arguments.root
     pytest, lint_option = "pytest", ""
     if root is not None:
         if project.rootdir != Path.cwd():
@@ -141,15 +141,6 @@ def command_lines(name: str, arguments: argparse.Namespace) -> tuple[str, str]:
             pytest += f" -o packbench_root={of_pytest.as_posix()}"
             lint_option = f" --root {root.as_posix()}"
     return f"run it: {pytest} --packbench-suite={name}", f"check:  packbench lint {name}{lint_option}"
-
-
-def rootdir_of(arguments: argparse.Namespace) -> Path:
-    """Return the project's folder, from which results name their files: pytest's rootdir, else the current folder.
-
-    Raises:
-        UsageError: pytest can't read the project's configuration.
-    """
-    return _project_of(arguments).rootdir
 
 
 def packs_of(arguments: argparse.Namespace) -> Packs:
@@ -168,7 +159,7 @@ def packs_of(arguments: argparse.Namespace) -> Packs:
     requested = [import_pack(spec) for spec in getattr(arguments, "packs", ())]
     # with both options nothing of the project's configuration is needed
     is_explicit = requested and getattr(arguments, "root", None) is not None
-    found = () if is_explicit else _project_of(arguments).packs
+    found = () if is_explicit else project_of(arguments).packs
     trusted = None
     if not getattr(arguments, "trust", False):
         trusted = {found.path.resolve() for found in _known_suites(arguments).values()}
@@ -198,7 +189,7 @@ def policy_project(arguments: argparse.Namespace) -> Project:
     """
     from pytest_packbench.policy import policy_settings
 
-    project = _project_of(arguments)
+    project = project_of(arguments)
     # without following links
     root = Path(os.path.abspath(root_of(arguments)))  # noqa: PTH100 - see above
     settings = dict(project.settings) or policy_settings({}, (), "")
@@ -247,8 +238,12 @@ def bundled_folder(path: Path) -> Path:
     return find_suites(bundled_root()).get(path.name, path) if is_name else path
 
 
-def _project_of(arguments: argparse.Namespace) -> Project:
-    """Return what pytest finds in the current folder; read once per command."""
+def project_of(arguments: argparse.Namespace) -> Project:
+    """Return what pytest finds in the current folder; read once per command.
+
+    Raises:
+        UsageError: pytest can't read the project's configuration.
+    """
     if not hasattr(arguments, "project"):
         arguments.project = _configured_project()
     project: Project = arguments.project
@@ -332,11 +327,6 @@ def code_of(pack: Pack, method: str) -> Iterator[None]:
 def say(*lines: str) -> None:
     """Print lines, with escapes for what a terminal or a service of CI would interpret."""
     sys.stdout.write("".join(f"{printable(line)}\n" for line in lines))
-
-
-def warn(text: str) -> None:
-    """Print a line about a problem on standard error, likewise."""
-    sys.stderr.write(f"packbench: {printable(single_spaced(text))}\n")
 
 
 def write_stdout(text: str) -> None:

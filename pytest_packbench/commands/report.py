@@ -12,11 +12,10 @@ from typing import TYPE_CHECKING
 
 from pytest_packbench.analysis.listing import name_some
 from pytest_packbench.analysis.records import Document, Records, overview
-from pytest_packbench.cli import FAILED, FINE, UsageError
-from pytest_packbench.commands.paths import add_shared, json_text, warn, write_report, write_stdout
+from pytest_packbench.cli import FAILED, FINE, UsageError, warn
+from pytest_packbench.commands.paths import add_shared, json_text, write_report, write_stdout
 from pytest_packbench.model.metric import Figure
 from pytest_packbench.reports.overview_markdown import overview_markdown
-from pytest_packbench.reports.terminal import one_line
 from pytest_packbench.runs.folder import LATEST, NO_VERDICT, OUTPUT, REPORT, StoredRunError, find_run_folder
 from pytest_packbench.runs.lines import (
     STDIN,
@@ -195,7 +194,7 @@ def _stored_reports(sources: Iterable[RecordSource]) -> Iterator[Document]:
             }
         except (StoredRunError, ValueError) as error:
             # the records are read all the same
-            warn(f"no figures of packs: {one_line(str(error), 400)}")
+            warn(f"no figures of packs: {error}")
 
 
 def _controls_line(folder: Path, report: StoredRun) -> str:

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 from pytest_packbench.analysis.changes import Comparison, compare
 from pytest_packbench.cases.files import CaseIndex, load_case, suite_locations
-from pytest_packbench.cli import FAILED, FINE
+from pytest_packbench.cli import FAILED, FINE, warn
 from pytest_packbench.commands.compare import true_conditions
-from pytest_packbench.commands.paths import add_shared, suite_and_pack, warn, write_file, write_stdout
+from pytest_packbench.commands.paths import add_shared, suite_and_pack, write_file, write_stdout
 from pytest_packbench.engine.attempt import score_payload
 from pytest_packbench.engine.contexts import SuiteContext
 from pytest_packbench.engine.result_builder import CaseRef, build_result, unscored_result
@@ -20,7 +20,6 @@ from pytest_packbench.model.errors import CaseError, describe_error
 from pytest_packbench.model.redaction import Redactor
 from pytest_packbench.model.score import TRUNCATED, UNREAD
 from pytest_packbench.reports.diff import diff_markdown
-from pytest_packbench.reports.terminal import one_line
 from pytest_packbench.runs.folder import LACKED, PAYLOADS, StoredRunError, find_run_folder
 from pytest_packbench.runs.reading import StoredRun, open_run
 
@@ -32,8 +31,6 @@ if TYPE_CHECKING:
     from pytest_packbench.model.pack import Pack
     from pytest_packbench.model.result import Result
     from pytest_packbench.model.suite import Suite
-
-_MAX_LINE = 2000
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -57,7 +54,7 @@ def run(arguments: argparse.Namespace) -> int:
     after = replace(stored, run=now, results=tuple(rescored(stored, suite, pack, before, problems)))
     comparison = compare(replace(stored, results=before), after)
     for problem in problems:
-        warn(f"not rescored: {one_line(problem, _MAX_LINE)}")
+        warn(f"not rescored: {problem}")
     failed = true_conditions(arguments.fail_on, comparison)
     note = _note(comparison, stored)
     comparison.differences = ()

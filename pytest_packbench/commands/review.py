@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pytest_packbench.cases.files import LINES_SUFFIX, CaseIndex, CaseLocation, format_location, iter_cases, load_case
 from pytest_packbench.cases.load import UNSTATED_ADVICE, check_case, parse_as, parse_case, parse_json
-from pytest_packbench.cli import FAILED, FINE, UsageError
-from pytest_packbench.commands.paths import add_run_options, add_shared, say, suite_and_pack, warn, write_file
+from pytest_packbench.cli import FAILED, FINE, UsageError, warn
+from pytest_packbench.commands.paths import add_run_options, add_shared, say, suite_and_pack, write_file
 from pytest_packbench.files import LIMITS, read_regular
 from pytest_packbench.model.errors import CaseError, format_value, pluralize
 from pytest_packbench.model.policy import ReviewMark

@@ -16,7 +16,7 @@ from pytest_packbench.cases.files import CaseIndex, case_lines, format_location,
 from pytest_packbench.cases.lint import PROFILES, lint
 from pytest_packbench.cases.load import parse_case, parse_cassette, parse_control, read_changes
 from pytest_packbench.cases.recordings import case_of_control, check_target, control_file_problem, escaped_name
-from pytest_packbench.cli import FAILED, FINE, UNUSABLE, UsageError
+from pytest_packbench.cli import FAILED, FINE, UNUSABLE, UsageError, warn
 from pytest_packbench.commands.paths import (
     add_shared,
     bundled_folder,
@@ -26,7 +26,6 @@ from pytest_packbench.commands.paths import (
     packs_of,
     say,
     suite_and_pack,
-    warn,
 )
 from pytest_packbench.files import OpenFile, check_link, open_regular
 from pytest_packbench.model.baseline import CommittedBaseline
