@@ -46,6 +46,7 @@ from pytest_packbench.model.errors import (
     suggestion,
     unreadable,
 )
+from pytest_packbench.model.pack import Pack
 from pytest_packbench.model.strict_json import escape_unprintable, has_control_characters
 from pytest_packbench.model.suite import CONTROLS, FIXTURES, PENDING, Suite
 
@@ -54,7 +55,6 @@ if TYPE_CHECKING:
 
     from pytest_packbench.model.cassette import Cassette
     from pytest_packbench.model.control import Control
-    from pytest_packbench.model.pack import Pack
     from pytest_packbench.model.result import Result
     from pytest_packbench.model.run import Shard
 
@@ -177,9 +177,7 @@ def hide_prompts(texts: SourceTexts, pack: Pack, *, are_kept: bool) -> SourceTex
         pack: the pack of the suite, which can exclude cases (`keeps_prompts`).
         are_kept: whether the run keeps prompts at all (`packbench_record_prompts`).
     """
-    from pytest_packbench.model.pack import Pack as BasePack
-
-    if are_kept and type(pack).keeps_prompts is BasePack.keeps_prompts:
+    if are_kept and type(pack).keeps_prompts is Pack.keeps_prompts:
         return texts
     known: dict[str, bool] = {}
 

@@ -213,22 +213,19 @@ def suite_cases(suite: Suite, pack: Pack, name_of: Callable[[Path], str]) -> tup
         pack: its pack.
         name_of: returns the name of a file for users.
     """
-    cases: list[SuiteCase] = []
+    places = [(location, name_of(Path(location.path))) for location in suite_locations(suite)]
     by_id: dict[str, list[str]] = {}
-    for location in suite_locations(suite):
-        file, loaded, problem = name_of(Path(location.path)), None, ""
-        try:
-            loaded = load_case(location, pack.case_model, file=file, pack=pack.name)
-        except CaseError as error:
-            problem = str(error)
-        cases.append(SuiteCase(suite, pack, location, file, loaded, problem))
+    for location, file in places:
         by_id.setdefault(location.written_id, []).append(location.label(file))
-    return tuple(_with_duplicates(case, by_id[case.at.written_id]) for case in cases)
+    return tuple(_suite_case(suite, pack, location, file, by_id[location.written_id]) for location, file in places)
 
 
-def _with_duplicates(case: SuiteCase, same_id: list[str]) -> SuiteCase:
-    source = case.location
-    others = [location for location in same_id if location != source]
-    if not others or case.problem:
-        return case
-    return case._replace(problem=str(CaseError(source, [duplicate_id(case.at.name, ", ".join(others))])))
+def _suite_case(suite: Suite, pack: Pack, location: CaseLocation, file: str, same_id: list[str]) -> SuiteCase:
+    loaded, source = None, location.label(file)
+    others = ", ".join(other for other in same_id if other != source)
+    problem = str(CaseError(source, [duplicate_id(location.name, others)])) if others else ""
+    try:
+        loaded = load_case(location, pack.case_model, file=file, pack=pack.name)
+    except CaseError as error:
+        problem = str(error)
+    return SuiteCase(suite, pack, location, file, loaded, problem)

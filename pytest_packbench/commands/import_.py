@@ -113,11 +113,11 @@ class _Summary:
     def __init__(self) -> None:
         self.cases = self.recordings = 0
         self.first: CheckedCase | None = None
-        self.others: dict[type, list[SourceFlaw | SourceRemark]] = {kind: [] for kind in _OTHERS}
+        self.others: dict[type, list[SourceRemark]] = {kind: [] for kind in _OTHERS}
         self._states: Counter[str] = Counter()
         self._types: Counter[str] = Counter()
 
-    def add(self, entry: CheckedCase | SourceFlaw | SourceRemark) -> None:
+    def add(self, entry: CheckedCase | SourceRemark) -> None:
         if isinstance(entry, CheckedCase):
             self.cases += 1
             self.recordings += bool(entry.recording)
@@ -231,9 +231,7 @@ class Destination:
         self._unique_inputs: bool = importer.unique_inputs
         self._replaces: bool = arguments.force
 
-    def checked(
-        self, drafts: Iterable[CaseDraft | SourceFlaw | SourceRemark]
-    ) -> Iterator[CheckedCase | SourceFlaw | SourceRemark]:
+    def checked(self, drafts: Iterable[CaseDraft | SourceRemark]) -> Iterator[CheckedCase | SourceRemark]:
         """Check drafts one by one.
 
         Args:
@@ -267,7 +265,7 @@ class Destination:
                 problem = f"/input: same input as {first_input}; remove one of the two"
             yield SourceFlaw(place=place, message=problem) if problem else entry
 
-    def write(self, checked: Iterable[CheckedCase | SourceFlaw | SourceRemark], *, expected: int) -> None:
+    def write(self, checked: Iterable[CheckedCase | SourceRemark], *, expected: int) -> None:
         """Write the cases, each after its recording, without which it could not be run; then the other files.
 
         Args:
