@@ -5,13 +5,11 @@ from __future__ import annotations
 import argparse
 import inspect
 import re
-from importlib import import_module
-from keyword import iskeyword
 from typing import TYPE_CHECKING, Any
 
 from pytest_packbench import hookspecs
-from pytest_packbench.cli import COMMANDS
-from pytest_packbench.commands.schema import KINDS, schema
+from pytest_packbench.cli import COMMANDS, declare
+from pytest_packbench.commands.validate import KINDS, schema
 from pytest_packbench.packs import TARGET_FILES
 from pytest_packbench.plugin import SETTINGS, Setting
 
@@ -81,7 +79,7 @@ def commands() -> str:
 def usage(name: str) -> str:
     """Return the help of a command."""
     parser = argparse.ArgumentParser(prog=f"packbench {name}", description=COMMANDS[name], formatter_class=_Wide)
-    import_module(f"pytest_packbench.commands.{name}{'_' * iskeyword(name)}").add_arguments(parser)
+    declare(name, parser)
     return parser.format_help().strip()
 
 

@@ -12,13 +12,12 @@ from pytest_packbench.cases.suites import FoundSuite, bundled_root, find_suites
 from pytest_packbench.model.errors import CaseError, Problem, SuiteError, single_spaced, suggestion
 from pytest_packbench.model.run import BUNDLED
 from pytest_packbench.model.score import UNREADABLE, ResultError, Score
-from pytest_packbench.model.suite import CONFIG_NAME
+from pytest_packbench.model.suite import CONFIG_NAME, Suite
 from pytest_packbench.packs.registry import Packs
 
 if TYPE_CHECKING:
     from pytest_packbench.model.case import Case
     from pytest_packbench.model.pack import Pack
-    from pytest_packbench.model.suite import Suite
 
 
 def load_suite(path: str | Path, *, packs: Packs | None = None) -> Suite:

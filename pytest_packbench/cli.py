@@ -9,7 +9,6 @@ import argparse
 import os
 import sys
 from importlib import import_module
-from keyword import iskeyword
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -38,6 +37,8 @@ COMMANDS = {
     "schema": "Print the JSON Schema of a file format, such as case, suite, cassette or record.",
     "validate": "Check any file of a suite or a run, and print its kind and version.",
 }
+_MODULES = {"accept": "review", "import": "import_", "lint": "validate", "schema": "validate"}
+"""The modules that have not the name of their command."""
 
 
 class UsageError(Exception):
@@ -65,10 +66,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     for name, description in COMMANDS.items():
         command = commands.add_parser(name, help=description, description=description)
         if name == requested:
-            # a keyword can't be the name of a module
-            module = import_module(f"pytest_packbench.commands.{name}{'_' * iskeyword(name)}")
-            module.add_arguments(command)
-            command.set_defaults(command=module.run)
+            declare(name, command)
     if not words:
         parser.print_help()
         return UNUSABLE
@@ -76,20 +74,28 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         return int(arguments.command(arguments))
     except KeyboardInterrupt:
-        sys.stderr.write("packbench: interrupted\n")
-        return UNUSABLE
+        warn("interrupted")
     except BrokenPipeError:
         # the reader of the output has closed it; output that was not read is no success
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return UNUSABLE
-    except (UsageError, ValueError, OSError) as error:
-        sys.stderr.write(f"packbench: {_one_line(error)}\n")
-        return UNUSABLE
+    except OSError as error:
+        # the system's own text has the file behind it
+        warn(f"{error.filename}: {error.strerror}" if error.filename is not None else str(error))
+    except (UsageError, ValueError) as error:
+        warn(str(error))
+    return UNUSABLE
 
 
-def _one_line(error: Exception) -> str:
+def declare(name: str, parser: argparse.ArgumentParser) -> None:
+    """Declare the arguments of a command, and as `command` what runs it; only its module is imported."""
+    module = import_module(f"pytest_packbench.commands.{_MODULES.get(name, name)}")
+    # the second command of a module has its name in those of its functions
+    getattr(module, f"add_{name}_arguments", module.add_arguments)(parser)
+    parser.set_defaults(command=getattr(module, f"run_{name}", module.run))
+
+
+def warn(text: str) -> None:
+    """Print a problem in one line on standard error."""
     from pytest_packbench.reports.terminal import one_line
 
-    if isinstance(error, OSError) and error.filename is not None:
-        return one_line(f"{error.filename}: {error.strerror}", _MAX_MESSAGE)
-    return one_line(str(error), _MAX_MESSAGE)
+    sys.stderr.write(f"packbench: {one_line(text, _MAX_MESSAGE)}\n")

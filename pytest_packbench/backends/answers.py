@@ -31,7 +31,7 @@ class UnreadableResponse(ValueError):  # noqa: N818 - becomes a BackendError
     """A response that is none of the provider's API, so that it contains no answer; the message says why."""
 
 
-class UnreadableAnswer(ValueError):  # noqa: N818 - becomes the problem of an answer, which adds the usage
+class UnreadableAnswer(UnreadableResponse):
     """An answer of the model that does not have the requested form; the message says why.
 
     Attributes:
@@ -45,20 +45,8 @@ class UnreadableAnswer(ValueError):  # noqa: N818 - becomes the problem of an an
         super().__init__(message)
 
 
-def parse_response(text: str) -> Any:
-    """Parse a response of the provider.
-
-    Raises:
-        UnreadableResponse: it is no JSON.
-    """
-    try:
-        return parse_json_text(text)
-    except UnreadableAnswer as error:
-        raise UnreadableResponse(str(error)) from None
-
-
 def parse_json_text(text: str) -> Any:
-    """Parse what a model wrote as JSON.
+    """Parse what a model wrote as JSON, or the response that contains it.
 
     Raises:
         UnreadableAnswer: it is no JSON, or JSON that can't be written again (1e400, NaN, nested too deeply).
@@ -129,7 +117,7 @@ def tool_calls(calls: Iterable[Any], read: Callable[[Any], ToolCall]) -> tuple[T
     for call in calls:
         try:
             found.append(read(call))
-        except (UnreadableAnswer, UnreadableResponse) as error:
+        except UnreadableResponse as error:
             problem = problem or error
     if problem is None:
         return tuple(found)

@@ -11,21 +11,16 @@ from pytest_packbench.backends.answers import (
     as_object,
     is_whole_answer,
     member,
-    parse_json_text,
-    tool_calls,
-    unwrap,
 )
-from pytest_packbench.backends.client import ModelBackend
-from pytest_packbench.model.request import ModelAnswer, ToolCall, Usage
+from pytest_packbench.backends.client import ModelBackend, Said
+from pytest_packbench.model.request import ModelRequest, ToolCall
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from pytest_packbench.model.request import ModelRequest
 
 # the last version of the API that accepts a temperature (refused since 2026-10-21)
 _VERSION = "2023-06-01"
-_ANSWER_TOOL = "answer"
 _TRUNCATED = frozenset({"max_tokens", "model_context_window_exceeded"})
 _DECLINED = "the model declined to answer (stop reason: refusal)"
 
@@ -43,6 +38,7 @@ class Anthropic(ModelBackend):
     address = "https://api.anthropic.com"
     address_variable = "ANTHROPIC_BASE_URL"
     path = "/v1/messages"
+    answer_tool = "answer"
     adjustable = frozenset({"temperature", "tool_choice"})
 
     def _headers(self, key: str) -> dict[str, str]:
@@ -61,12 +57,12 @@ class Anthropic(ModelBackend):
         if request.tools:
             body["tools"] = [_tool(tool.name, tool.description, tool.parameters) for tool in request.tools]
         elif request.output_schema is not None:
-            body["tools"] = [_tool(_ANSWER_TOOL, "Give the answer.", as_object(request.output_schema))]
+            body["tools"] = [_tool(self.answer_tool, "Give the answer.", as_object(request.output_schema))]
             if "tool_choice" not in without:
-                body["tool_choice"] = {"type": "tool", "name": _ANSWER_TOOL, "disable_parallel_tool_use": True}
+                body["tool_choice"] = {"type": "tool", "name": self.answer_tool, "disable_parallel_tool_use": True}
         return body
 
-    def _answer(self, data: Any, request: ModelRequest, usage: Usage) -> ModelAnswer:
+    def _said(self, data: Any, request: ModelRequest) -> Said:
         blocks = member(data, "content", list)
         if "content" not in data:
             raise UnreadableResponse("expected an object with 'content'")
@@ -76,18 +72,15 @@ class Anthropic(ModelBackend):
         if reason == "refusal":
             details = data.get("stop_details")
             refusal = (member(details, "explanation", str) if isinstance(details, dict) else "") or _DECLINED
-            if not (text.strip() or uses):
-                return ModelAnswer(content=None, refusal=refusal, usage=usage)
         # the API closes the arguments of a tool that were cut off, so that they only look complete
-        if refusal or (reason in _TRUNCATED and (uses or not is_whole_answer(text, request))):
-            inputs = (json.dumps(block.get("input")) for block in uses)
-            return self._errors.truncated(text or next(inputs, ""), usage, refusal or self.limit_of(request))
-        calls = tool_calls(uses, _tool_call)
-        if request.output_schema is None or request.tools:
-            return ModelAnswer(content=text, usage=usage, tool_calls=calls)
-        structured = next((call.arguments for call in calls if call.name == _ANSWER_TOOL), None)
-        content = unwrap(parse_json_text(text) if structured is None else structured, request.output_schema)
-        return ModelAnswer(content=content, usage=usage)
+        is_cut = reason in _TRUNCATED and (bool(uses) or not is_whole_answer(text, request))
+        if uses and (refusal or is_cut):
+            text = text or json.dumps(uses[0].get("input"))
+        return Said(text, uses, refusal, is_cut)
+
+    def _tool_call(self, call: Any) -> ToolCall:
+        name = member(call, "name", str)
+        return ToolCall(id=member(call, "id", str), name=name, arguments=arguments(call.get("input"), name))
 
 
 def _has_type(block: Any, kind: str) -> bool:
@@ -123,8 +116,3 @@ def _messages(messages: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
         else:
             converted.append({"role": message["role"], "content": message["content"]})
     return converted
-
-
-def _tool_call(block: dict[str, Any]) -> ToolCall:
-    name = member(block, "name", str)
-    return ToolCall(id=member(block, "id", str), name=name, arguments=arguments(block.get("input"), name))

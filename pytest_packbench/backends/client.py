@@ -11,23 +11,31 @@ from contextlib import suppress
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from http import HTTPStatus
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 from urllib.parse import urlsplit
 
-from pytest_packbench.backends import BackendError, BackendUnusable
-from pytest_packbench.backends.answers import UnreadableAnswer, UnreadableResponse, counts_in, parse_response
+from pytest_packbench.backends import BackendError, BackendOptions, BackendUnusable
+from pytest_packbench.backends.answers import (
+    UnreadableAnswer,
+    UnreadableResponse,
+    arguments,
+    counts_in,
+    member,
+    parse_json_text,
+    tool_calls,
+    unwrap,
+)
 from pytest_packbench.backends.errors import OVERLOADED, ErrorFactory, error_message
 from pytest_packbench.backends.originals import full_address, original
 from pytest_packbench.model.redaction import Redactor
-from pytest_packbench.model.request import Usage
+from pytest_packbench.model.request import AnswerProblem, ModelAnswer, ModelRequest, ToolCall, Usage
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from types import ModuleType
 
     import httpx2
 
-    from pytest_packbench.backends import BackendOptions
-    from pytest_packbench.model.request import ModelAnswer, ModelRequest
 
 _CONNECT_S = 10.0
 _FIRST_NO_SUCCESS = 300
@@ -40,6 +48,22 @@ _REFUSED_PARAMETER = re.compile(
 )
 _HEADER_NAME = re.compile(r"[!#$%&'*+\-.^_`|~0-9A-Za-z]+")
 _FRAMING = frozenset({"connection", "content-length", "transfer-encoding"})
+
+
+class Said(NamedTuple):
+    """What a model said, as its provider sent it.
+
+    Attributes:
+        text: its text; None where the response has none.
+        calls: the tool calls that it requested, in the provider's form.
+        refusal: its words if it declined to answer.
+        is_cut: whether it was cut off at its limit.
+    """
+
+    text: str | None
+    calls: Sequence[Any] = ()
+    refusal: str = ""
+    is_cut: bool = False
 
 
 class HttpBackend(ABC):
@@ -87,7 +111,8 @@ class HttpBackend(ABC):
             http.URL(self._url)
             self._client = http.AsyncClient(timeout=timeout, limits=limits, **client_options)
         except (ValueError, TypeError, OSError, ImportError, http.InvalidURL) as error:
-            raise self._errors.unopened(error) from None
+            reason = self._errors.redactor.excerpt(str(error))
+            raise BackendUnusable(f"the backend {self._errors.name} can't be opened: {reason}") from None
 
     @property
     def temperature(self) -> float | None:
@@ -106,15 +131,21 @@ class HttpBackend(ABC):
         """
         usage = None
         if request.raw and not self.continues_texts:
-            raise self._errors.no_completions()
+            text = "it can't send a text without a chat template; use the backend openai"
+            raise self._errors.error("bad_request", text)
         try:
             data = await self._ask(request)
             usage = Usage(**counts_in(data))
             return self._answer(data, request, usage)
         except UnreadableResponse as error:
-            raise self._errors.bad_response(error, usage) from None
-        except UnreadableAnswer as error:
-            return self._errors.unreadable(error, usage)
+            # what is no JSON has no answer either
+            if usage is None or not isinstance(error, UnreadableAnswer):
+                raise self._errors.error("response_unreadable", "", str(error), usage) from None
+            problem = self._problem("answer_unreadable", "", str(error))
+            return ModelAnswer(content=error.text, usage=usage, tool_calls=error.calls, problem=problem)
+
+    def _problem(self, kind: str, text: str, cause: str) -> AnswerProblem:
+        return AnswerProblem(kind, f"{self._errors.name}: {text}{self._errors.redactor.excerpt(cause)}")
 
     async def aclose(self) -> None:
         """Close all connections."""
@@ -144,8 +175,7 @@ class HttpBackend(ABC):
         while True:
             wait, status = "", 0
             try:
-                with self._errors.sending(self._http, options.timeout_s):
-                    response: httpx2.Response = await self._client.post(self._url + path, **body)
+                response = await self._sent(self._url + path, body)
                 status = response.status_code
                 if status in OVERLOADED:
                     options.on_overload()
@@ -162,6 +192,22 @@ class HttpBackend(ABC):
             options.on_retry()
             retries += 1
 
+    async def _sent(self, url: str, body: dict[str, Any]) -> httpx2.Response:
+        """Send a request once."""
+        http = self._http
+        try:
+            response: httpx2.Response = await self._client.post(url, **body)
+        except http.TimeoutException:
+            text = f"no answer within {self._options.timeout_s:g} seconds"
+            raise self._errors.error("timeout", text) from None
+        except http.RequestError as error:
+            raise self._errors.error("network", f"no answer: {type(error).__name__}", str(error)) from None
+        except UnicodeEncodeError as error:
+            # half of a surrogate pair, which UTF-8 can't encode
+            text = f"the request can't be sent: {error.reason} (at character {error.start})"
+            raise self._errors.error("bad_request", text) from None
+        return response
+
 
 class ModelBackend(HttpBackend):
     """Asks a provider's API, and learns which parameters the model refuses.
@@ -174,6 +220,8 @@ class ModelBackend(HttpBackend):
         address_variable: the variable with another one.
         path: the path of requests under the address.
         needs_key: whether the provider's own address requires a key.
+        answer_tool: the tool whose arguments are the answer where a schema is requested; empty: it is in the text.
+        wraps_answers: whether a schema of anything but an object is sent as that of a property (`as_object`).
         adjustable: parameters that a request can omit, or that have another name.
     """
 
@@ -181,6 +229,8 @@ class ModelBackend(HttpBackend):
     address_variable: ClassVar[str]
     path: ClassVar[str]
     needs_key: ClassVar[bool] = True
+    answer_tool: ClassVar[str] = ""
+    wraps_answers: ClassVar[bool] = True
     adjustable: ClassVar[frozenset[str]] = frozenset()
     refusals = frozenset({HTTPStatus.BAD_REQUEST, HTTPStatus.UNPROCESSABLE_ENTITY})
 
@@ -221,12 +271,40 @@ class ModelBackend(HttpBackend):
             response = await self._post(self._path(request), json=body)
             if response.status_code not in self.refusals:
                 self._refused |= refused
-                return parse_response(_text_of(response))
+                return parse_json_text(_text_of(response))
             text = _text_of(response)
             newly_refused = self._refused_parameters(text, body) - refused
             if not newly_refused:
                 raise self._errors.of_status(response.status_code, text)
             refused |= newly_refused
+
+    @abstractmethod
+    def _said(self, data: Any, request: ModelRequest) -> Said:
+        """Return what the model said in a response; errors as in `_answer`."""
+
+    def _tool_call(self, call: Any) -> ToolCall:
+        """Return a tool call, by default of OpenAI's form; errors as in `_answer`."""
+        function = member(call, "function", dict)
+        name = member(function, "name", str)
+        return ToolCall(id=member(call, "id", str), name=name, arguments=arguments(function.get("arguments"), name))
+
+    def _answer(self, data: Any, request: ModelRequest, usage: Usage) -> ModelAnswer:
+        said, schema = self._said(data, request), request.output_schema
+        text, refusal = said.text or "", said.refusal
+        if refusal and not (text.strip() or said.calls):
+            return ModelAnswer(content=None, refusal=refusal, usage=usage)
+        if refusal or said.is_cut:
+            cause = f"by a refusal: {refusal}" if refusal else f"at its limit of {self.limit_of(request)} output tokens"
+            problem = self._problem("truncated", "the answer was cut off ", cause)
+            return ModelAnswer(content=text, usage=usage, problem=problem)
+        calls = tool_calls(said.calls, self._tool_call)
+        if said.text is None:
+            raise UnreadableAnswer("the answer contains no text")
+        if schema is None or request.tools:
+            return ModelAnswer(content=text, usage=usage, tool_calls=calls)
+        answers = [call.arguments for call in calls if call.name == self.answer_tool]
+        content = answers[0] if answers else parse_json_text(text)
+        return ModelAnswer(content=unwrap(content, schema) if self.wraps_answers else content, usage=usage)
 
     def _refused_parameters(self, text: str, body: dict[str, Any]) -> frozenset[str]:
         message = error_message(text)

@@ -8,13 +8,12 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
-from pytest_packbench.backends.answers import UnreadableResponse, parse_response
+from pytest_packbench.backends.answers import UnreadableResponse, parse_json_text
 from pytest_packbench.backends.client import HttpBackend
-from pytest_packbench.model.request import ModelAnswer
+from pytest_packbench.model.request import ModelAnswer, ModelRequest, Usage
 
 if TYPE_CHECKING:
     from pytest_packbench.backends import BackendOptions
-    from pytest_packbench.model.request import ModelRequest, Usage
 
 _MAX_BYTES = 2**20
 
@@ -39,7 +38,7 @@ class JsonServer(HttpBackend):
         if len(content) > _MAX_BYTES:
             raise UnreadableResponse(f"an answer longer than {_MAX_BYTES // 2**20} MiB")
         try:
-            return parse_response(content.decode(json.detect_encoding(content)))
+            return parse_json_text(content.decode(json.detect_encoding(content)))
         except UnicodeDecodeError as error:
             raise UnreadableResponse(f"expected JSON ({error})") from None
 

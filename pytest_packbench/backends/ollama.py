@@ -6,14 +6,10 @@ from typing import TYPE_CHECKING, Any
 
 from pytest_packbench.backends.answers import (
     UnreadableResponse,
-    arguments,
     is_whole_answer,
     member,
-    parse_json_text,
-    tool_calls,
 )
-from pytest_packbench.backends.client import ModelBackend
-from pytest_packbench.model.request import ModelAnswer, ToolCall, Usage
+from pytest_packbench.backends.client import ModelBackend, Said
 
 if TYPE_CHECKING:
     from pytest_packbench.model.request import ModelRequest
@@ -26,7 +22,7 @@ class Ollama(ModelBackend):
     address = "http://127.0.0.1:11434"
     address_variable = "OLLAMA_HOST"
     path = "/api/chat"
-    needs_key = False
+    needs_key = wraps_answers = False
 
     def _body(self, request: ModelRequest, without: frozenset[str]) -> dict[str, Any]:  # noqa: ARG002 - it refuses none
         system = [{"role": "system", "content": request.system}] if request.system else []
@@ -42,25 +38,17 @@ class Ollama(ModelBackend):
             body["format"] = request.output_schema
         return body
 
-    def _answer(self, data: Any, request: ModelRequest, usage: Usage) -> ModelAnswer:
+    def _said(self, data: Any, request: ModelRequest) -> Said:
         message = member(data, "message", dict)
         if not message:
             raise UnreadableResponse("expected an object with 'message'")
         content = member(message, "content", str)
-        if data.get("done_reason") == "length" and not is_whole_answer(content, request):
-            return self._errors.truncated(content, usage, self.limit_of(request))
-        if request.output_schema is not None and not request.tools:
-            return ModelAnswer(content=parse_json_text(content), usage=usage)
         # Ollama's calls have no id: they are numbered through the conversation, so that each is unique
         before = sum(len(message.get("tool_calls", ())) for message in request.messages)
-        calls = tool_calls(enumerate(member(message, "tool_calls", list), before + 1), _tool_call)
-        return ModelAnswer(content=content, usage=usage, tool_calls=calls)
-
-
-def _tool_call(numbered: tuple[int, Any]) -> ToolCall:
-    function = member(numbered[1], "function", dict)
-    name = member(function, "name", str)
-    return ToolCall(id=f"call_{numbered[0]}", name=name, arguments=arguments(function.get("arguments"), name))
+        numbered = enumerate(member(message, "tool_calls", list), before + 1)
+        calls = [{**call, "id": f"call_{number}"} if isinstance(call, dict) else call for number, call in numbered]
+        is_cut = data.get("done_reason") == "length" and not is_whole_answer(content, request)
+        return Said(content, calls, is_cut=is_cut)
 
 
 def _messages(messages: tuple[dict[str, Any], ...]) -> list[dict[str, Any]]:

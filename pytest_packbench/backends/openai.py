@@ -7,18 +7,12 @@ import os
 from typing import TYPE_CHECKING, Any
 
 from pytest_packbench.backends.answers import (
-    UnreadableAnswer,
-    arguments,
     as_object,
     fits_strict,
     is_whole_answer,
     member,
-    parse_json_text,
-    tool_calls,
-    unwrap,
 )
-from pytest_packbench.backends.client import ModelBackend
-from pytest_packbench.model.request import ModelAnswer, ToolCall, Usage
+from pytest_packbench.backends.client import ModelBackend, Said
 
 if TYPE_CHECKING:
     from pytest_packbench.backends import BackendOptions
@@ -73,25 +67,18 @@ class OpenAI(ModelBackend):
             body["response_format"] = {"type": "json_schema", "json_schema": form}
         return body
 
-    def _answer(self, data: Any, request: ModelRequest, usage: Usage) -> ModelAnswer:
+    def _said(self, data: Any, request: ModelRequest) -> Said:
         choice = next(iter(member(data, "choices", list)), None)
         if request.raw:
-            return ModelAnswer(content=member(choice, "text", str), usage=usage)
+            return Said(member(choice, "text", str))
         message = member(choice, "message", dict)
-        content, requested = message.get("content"), member(message, "tool_calls", list)
+        content, calls = message.get("content"), member(message, "tool_calls", list)
         text = content if isinstance(content, str) else ""
         reason = choice.get("finish_reason") if isinstance(choice, dict) else None
         refusal = member(message, "refusal", str) or (_FILTERED if reason == "content_filter" else "")
-        if refusal and not (text.strip() or requested):
-            return ModelAnswer(content=None, refusal=refusal, usage=usage)
-        if refusal or (reason == "length" and not is_whole_answer(text, request)):
-            return self._errors.truncated(text, usage, refusal or self.limit_of(request))
-        calls = tool_calls(requested, _tool_call)
-        if not isinstance(content, str) and not (calls and content is None):
-            raise UnreadableAnswer("the answer contains no text")
-        if request.output_schema is None or request.tools:
-            return ModelAnswer(content=content or "", usage=usage, tool_calls=calls)
-        return ModelAnswer(content=unwrap(parse_json_text(content or ""), request.output_schema), usage=usage)
+        is_cut = reason == "length" and not is_whole_answer(text, request)
+        has_no_text = not isinstance(content, str) and not (calls and content is None)
+        return Said(None if has_no_text else text, calls, refusal, is_cut)
 
 
 def _message(message: dict[str, Any]) -> dict[str, Any]:
@@ -106,9 +93,3 @@ def _message(message: dict[str, Any]) -> dict[str, Any]:
         for call in message["tool_calls"]
     ]
     return {"role": "assistant", "content": message["content"] or None, "tool_calls": calls}
-
-
-def _tool_call(call: Any) -> ToolCall:
-    function = member(call, "function", dict)
-    name = member(function, "name", str)
-    return ToolCall(id=member(call, "id", str), name=name, arguments=arguments(function.get("arguments"), name))

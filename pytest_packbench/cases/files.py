@@ -17,6 +17,9 @@ from pytest_packbench.files import (
     CASE,
     RECORDING,
     InputLimitError,
+    Limit,
+    OpenFile,
+    StrPath,
     check_link,
     contains,
     lines_of,
@@ -24,17 +27,13 @@ from pytest_packbench.files import (
     read_line,
     read_regular,
 )
-from pytest_packbench.model.case import CASE_ID, CASE_ID_LENGTH
+from pytest_packbench.model.case import CASE_ID, CASE_ID_LENGTH, Case, LoadedCase
 from pytest_packbench.model.errors import CaseError, InputError, Problem, duplicate_id, unreadable
 from pytest_packbench.model.strict_json import escape_unprintable, has_control_characters
-from pytest_packbench.model.suite import CONFIG_NAME
+from pytest_packbench.model.suite import CONFIG_NAME, Suite
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
-
-    from pytest_packbench.files import Limit, OpenFile, StrPath
-    from pytest_packbench.model.case import Case, LoadedCase
-    from pytest_packbench.model.suite import Suite
 
 
 CASE_SUFFIX = ".json"
@@ -160,11 +159,15 @@ def case_folders(folder: StrPath, *, skip: Iterable[StrPath] = ()) -> Iterator[t
 
 def leaves_project(path: str) -> bool:
     """Return whether a link leads out of the project."""
+    return _link_problem(path) is not None
+
+
+def _link_problem(path: str) -> Problem | None:
     try:
         check_link(path)
-    except InputLimitError:
-        return True
-    return False
+    except InputLimitError as error:
+        return unreadable(error, "")
+    return None
 
 
 def is_hidden(name: str) -> bool:
@@ -211,13 +214,7 @@ def is_stray(suite: Suite, path: str) -> bool:
         is_found = is_unread(name)
     else:
         is_found = folder not in _NOT_STRAY and relative not in _OWN_FILES and _is_case_elsewhere(path, name)
-    return is_found and not is_ignored(suite.config.ignore, relative)
-
-
-def is_ignored(patterns: Iterable[str], relative: str) -> bool:
-    """Return whether entries of `ignore` in `suite.yaml` name a file: its path from the suite's folder, or its name."""
-    name = relative.rpartition("/")[2]
-    return any(fnmatchcase(relative, pattern) or fnmatchcase(name, pattern) for pattern in patterns)
+    return is_found and not any(fnmatchcase(each, entry) for entry in suite.config.ignore for each in (relative, name))
 
 
 def _is_case_elsewhere(path: str, name: str) -> bool:
@@ -263,11 +260,8 @@ def _folders_beside(suite: Suite) -> Iterator[tuple[str, list[str]]]:
 def stray_problem(path: str) -> Problem:
     """Return the problem of a stray file, or of a link to a folder out of the project."""
     name = os.path.basename(path)  # noqa: PTH119 - a string, see above
-    if os.path.isdir(path):  # noqa: PTH112 - see above
-        try:
-            check_link(path)
-        except InputLimitError as error:
-            return unreadable(error, "")
+    if os.path.isdir(path) and (problem := _link_problem(path)) is not None:  # noqa: PTH112 - see above
+        return problem
     if name.endswith(SUFFIXES):
         return Problem("", "a case outside the folder cases is not read", f"move it to cases, or {_IGNORE}")
     wrong = "not read as a case, because of its suffix"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import re
 from collections import Counter, defaultdict
+from contextlib import contextmanager
 from dataclasses import replace
 from difflib import get_close_matches
 from pathlib import Path
@@ -12,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, get_args
 
 from pytest_packbench.cases.files import (
     CaseIndex,
+    CaseLocation,
     is_line_name,
     iter_cases,
     load_case,
@@ -19,6 +21,7 @@ from pytest_packbench.cases.files import (
     stray_locations,
 )
 from pytest_packbench.cases.recordings import (
+    Recording,
     all_recordings,
     case_of_control,
     check_target,
@@ -30,30 +33,25 @@ from pytest_packbench.cases.recordings import (
 )
 from pytest_packbench.model.authoring import FiledCase, Finding
 from pytest_packbench.model.errors import (
-    CaseError,
-    CassetteError,
-    ControlError,
+    InputError,
     Problem,
     format_value,
     pluralize,
     suggestion,
     unreadable,
 )
-from pytest_packbench.model.pack import names_checks
+from pytest_packbench.model.pack import Pack, names_checks
 from pytest_packbench.model.spelling import fold
-from pytest_packbench.model.suite import CONFIG_NAME
+from pytest_packbench.model.suite import CONFIG_NAME, Suite
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
     from collections.abc import Set as AbstractSet
 
-    from pytest_packbench.cases.files import CaseLocation
-    from pytest_packbench.cases.recordings import Recording
+    from pytest_packbench.model.case import LoadedCase
     from pytest_packbench.model.cassette import Cassette
     from pytest_packbench.model.control import Control
     from pytest_packbench.model.gate import Gate
-    from pytest_packbench.model.pack import Pack
-    from pytest_packbench.model.suite import Suite
 
 
 NEAR = 0.9
@@ -83,7 +81,6 @@ class SuiteFiles(NamedTuple):
         cases: the cases that can be read, in the order of their files.
         unread: the names of cases that cannot be read.
         recordings: the recordings by case id.
-        unread_recordings: the case ids of recordings that cannot be read.
         controls: the controls that can be read, by their file.
     """
 
@@ -92,7 +89,6 @@ class SuiteFiles(NamedTuple):
     cases: Sequence[FiledCase]
     unread: AbstractSet[str]
     recordings: Mapping[str, Recording]
-    unread_recordings: AbstractSet[str]
     controls: Mapping[str, Control]
 
     @property
@@ -147,51 +143,52 @@ def _read(suite: Suite, pack: Pack, findings: list[Finding]) -> SuiteFiles:
     recordings = all_recordings(suite)
     cassettes: dict[str, Cassette] = {}
     for name, recording in recordings.items():
-        try:
+        with _reported(findings, "cassette_unreadable", recording.file):
             cassettes[name], _ = recording.load()
-        except CassetteError as error:
-            findings += _unreadable(recording.file, error.problems, "cassette_unreadable")
-        except OSError as error:
-            findings += _unreadable(recording.file, [unreadable(error, "expected a JSON file")], "cassette_unreadable")
-    cases: list[FiledCase] = []
-    unread: set[str] = set()
-    for location in iter_cases(suite.cases_path):
-        path, file = Path(location.path), _name(suite, location)
-        try:
-            loaded = load_case(location, pack.case_model, file=file, pack=pack.name)
-        except CaseError as error:
-            findings += _unreadable(error.source, error.problems, "case_unreadable")
-            unread.add(location.name)
-            continue
-        # a JSON Lines file outside the folders of case types may contain any type
-        is_of_any = location.line and path.parent == suite.cases_path
-        cases.append(
-            FiledCase(
-                file=location.label(file),
-                folder=loaded.case.case_type if is_of_any else path.parent.name,
-                loaded=loaded,
-                cassette=cassettes.get(loaded.case.id),
-                cassette_file=find_recording(suite, loaded.case.id).file,
-            )
-        )
-    controls = _read_controls(suite, pack, findings)
-    return SuiteFiles(suite, pack, cases, unread, recordings, recordings.keys() - cassettes.keys(), controls)
+    places = [*iter_cases(suite.cases_path)]
+    loaded: dict[CaseLocation, LoadedCase] = {}
+    for location in places:
+        with _reported(findings, "case_unreadable"):
+            loaded[location] = load_case(location, pack.case_model, file=_name(suite, location), pack=pack.name)
+    cases = [_filed(suite, location, case, cassettes.get(case.case.id)) for location, case in loaded.items()]
+    unread = {location.name for location in places if location not in loaded}
+    controls = _read_controls(suite, pack, CaseIndex(places), findings)
+    return SuiteFiles(suite, pack, cases, unread, recordings, controls)
 
 
-def _read_controls(suite: Suite, pack: Pack, findings: list[Finding]) -> dict[str, Control]:
+@contextmanager
+def _reported(findings: list[Finding], rule: str, source: str = "") -> Iterator[None]:
+    """Make findings of what is wrong with a file that is read in this block; it does not hide others."""
+    try:
+        yield
+    except InputError as error:
+        findings += _unreadable(error.source, error.problems, rule)
+    except OSError as error:
+        findings += _unreadable(source, [unreadable(error, "expected a JSON file")], rule)
+
+
+def _filed(suite: Suite, location: CaseLocation, loaded: LoadedCase, cassette: Cassette | None) -> FiledCase:
+    folder = Path(location.path).parent
+    # a JSON Lines file outside the folders of case types may contain any type
+    is_of_any = location.line and folder == suite.cases_path
+    return FiledCase(
+        file=location.label(_name(suite, location)),
+        folder=loaded.case.case_type if is_of_any else folder.name,
+        loaded=loaded,
+        cassette=cassette,
+        cassette_file=find_recording(suite, loaded.case.id).file,
+    )
+
+
+def _read_controls(suite: Suite, pack: Pack, cases: CaseIndex, findings: list[Finding]) -> dict[str, Control]:
     controls: dict[str, Control] = {}
-    found = find_controls(suite.controls_path)
-    index = CaseIndex(iter_cases(suite.cases_path) if found else ())
-    for each in found:
+    for each in find_controls(suite.controls_path):
         file = escaped_name(_name(suite, each))
         source = each.label(file)
-        try:
+        with _reported(findings, "control_unreadable"):
             control = load_control(each, file=file, names_checks=names_checks(pack))
-            case_of_control(control, index, source=source)
+            case_of_control(control, cases, source=source)
             check_target(control, pack, suite.config, source=source)
-        except ControlError as error:
-            findings += _unreadable(error.source, error.problems, "control_unreadable")
-        else:
             controls[source] = control
     for name in hidden_controls(suite.controls_path):
         file = (suite.controls_path / name).relative_to(suite.path).as_posix()
@@ -347,7 +344,7 @@ def _cassettes(files: SuiteFiles) -> Iterator[Finding]:
         if filed.cassette is not None:
             yield from _belonging(filed, filed.cassette)
         # a suite without any cassette has a target that calls no model
-        elif files.recordings and case.id not in files.unread_recordings and case.notes.skip is None:
+        elif files.recordings and case.id not in files.recordings and case.notes.skip is None:
             yield _at(
                 filed, "", "cassette_missing", f"the cassette {filed.cassette_file} is missing; record it or write it"
             )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Hashable
+from collections.abc import Hashable, Mapping
 from contextlib import suppress
 from math import isfinite
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -17,11 +17,12 @@ from pytest_packbench.files import (
     LIMITS,
     RECORDING,
     InputLimitError,
+    Limit,
     check_link,
     format_size,
     read_regular,
 )
-from pytest_packbench.model.case import LoadedCase, canonical_sha256
+from pytest_packbench.model.case import Case, LoadedCase, canonical_sha256
 from pytest_packbench.model.errors import (
     CaseError,
     CassetteError,
@@ -45,14 +46,11 @@ from pytest_packbench.model.strict_json import (
 from pytest_packbench.model.suite import CONFIG_NAME, CONTROLS, FIXTURES, PENDING, Suite, SuiteConfig
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
     from pathlib import Path
 
-    from pytest_packbench.files import Limit
-    from pytest_packbench.model.case import Case
     from pytest_packbench.model.cassette import Cassette
     from pytest_packbench.model.control import Control
-    from pytest_packbench.model.policy import AllowedChanges, ReviewMark
+    from pytest_packbench.model.policy import AllowedChanges
 
 
 ModelT = TypeVar("ModelT", bound=BaseModel)
@@ -244,8 +242,7 @@ def parse_control(raw: bytes, *, source: str, name: str | None, names_checks: bo
     """
     from pytest_packbench.model.control import Control, control_problems  # most suites have none
 
-    data = _parsed(raw, CONTROL, source, ControlError, is_line=name is None)
-    control = _validated(data, Control, source, ControlError)
+    control = parse_as(Control, raw, CONTROL, source, ControlError, is_line=name is None)
     problems = control_problems(control, control.id if name is None else name, names_checks=names_checks)
     if problems:
         raise ControlError(source, problems)
@@ -347,21 +344,6 @@ def read_changes(path: Path, *, source: str) -> AllowedChanges:
     return _validated({} if data is None else data, AllowedChanges, source, SuiteError)
 
 
-def parse_mark(raw: bytes, *, source: str) -> ReviewMark:
-    """Parse a line of a `review.jsonl`.
-
-    Args:
-        raw: its bytes.
-        source: its file and line for error messages.
-
-    Raises:
-        CaseError: it is not a mark.
-    """
-    from pytest_packbench.model.policy import ReviewMark
-
-    return _validated(_parsed(raw, LIMITS["review"], source, CaseError, is_line=True), ReviewMark, source, CaseError)
-
-
 def scoring_sha256(config: SuiteConfig) -> str:
     """Return the hash of the rules that turn an answer into a score and a verdict.
 
@@ -400,6 +382,25 @@ def read_suite(
         except InputLimitError as error:
             raise SuiteError(f"{source.removesuffix(CONFIG_NAME)}{name_of}", [_unreadable(error)]) from None
     return Suite(name=name or path.name, path=path, config=rules, sha256=scoring_sha256(rules), bundled=bundled)
+
+
+def parse_as(
+    model: type[ModelT], raw: bytes, limit: Limit, source: str, error_type: type[InputError], *, is_line: bool
+) -> ModelT:
+    """Parse and validate a document, or a line of a file.
+
+    Args:
+        model: what it has to be.
+        raw: its bytes.
+        limit: how large it may be.
+        source: the name of the file for error messages, with the line if it is one.
+        error_type: what is raised.
+        is_line: whether it is a line.
+
+    Raises:
+        InputError: it is invalid.
+    """
+    return _validated(_parsed(raw, limit, source, error_type, is_line=is_line), model, source, error_type)
 
 
 def _parsed(raw: bytes, limit: Limit, source: str, error_type: type[InputError], *, is_line: bool) -> Any:

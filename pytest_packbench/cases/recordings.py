@@ -21,6 +21,7 @@ from pytest_packbench.cases.files import (
     CASE_SUFFIX,
     LINES_SUFFIX,
     SUFFIXES,
+    CaseIndex,
     CaseLocation,
     file_paths,
     find_case,
@@ -29,6 +30,7 @@ from pytest_packbench.cases.files import (
     located_bytes,
     locations_in,
     read_case_bytes,
+    split_location,
     unprintable_name,
 )
 from pytest_packbench.cases.load import case_sha256, parse_cassette, parse_control, parse_json
@@ -44,23 +46,20 @@ from pytest_packbench.model.errors import (
     suggestion,
     unreadable,
 )
+from pytest_packbench.model.pack import Pack
 from pytest_packbench.model.strict_json import escape_unprintable, has_control_characters
-from pytest_packbench.model.suite import CONTROLS, FIXTURES, PENDING
+from pytest_packbench.model.suite import CONTROLS, FIXTURES, PENDING, Suite
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable, Iterable
 
-    from pytest_packbench.cases.files import CaseIndex
     from pytest_packbench.model.cassette import Cassette
     from pytest_packbench.model.control import Control
-    from pytest_packbench.model.pack import Pack
     from pytest_packbench.model.result import Result
     from pytest_packbench.model.run import Shard
-    from pytest_packbench.model.suite import Suite
 
 
 _ID = re.compile(CASE_ID)
-_FILE_LINE = re.compile(r"(\.jsonl):[0-9]+$")
 _OWN_CALLS = re.compile(rb'"gateway":\s*\[\s*\{')
 _HIDDEN = "not shown: prompts are not kept (packbench_record_prompts, or the pack)"
 _MAX_FILES, _MAX_WHOLE_FILES = 1000, 32
@@ -138,7 +137,7 @@ def source_texts(suite: Suite, root: Path, *, is_checked: bool = True) -> Source
     folder, prefix = _real_folder(str(suite.path)), f"bundled:{suite.record_name}/"
 
     def case_text(result: Result) -> str | None:
-        file = _FILE_LINE.sub(r"\1", result.case.file)
+        file, _ = split_location(result.case.file)
         within = file.removeprefix(prefix)
         path = os.path.join(suite.path if within != file else root, within)  # noqa: PTH118 - strings
         location = _case_within(folder, path, result.case.case_id)
@@ -178,9 +177,7 @@ def hide_prompts(texts: SourceTexts, pack: Pack, *, are_kept: bool) -> SourceTex
         pack: the pack of the suite, which can exclude cases (`keeps_prompts`).
         are_kept: whether the run keeps prompts at all (`packbench_record_prompts`).
     """
-    from pytest_packbench.model.pack import Pack as BasePack
-
-    if are_kept and type(pack).keeps_prompts is BasePack.keeps_prompts:
+    if are_kept and type(pack).keeps_prompts is Pack.keeps_prompts:
         return texts
     known: dict[str, bool] = {}
 
@@ -192,15 +189,14 @@ def hide_prompts(texts: SourceTexts, pack: Pack, *, are_kept: bool) -> SourceTex
             known[result.case.test_id] = not _keeps_prompts(pack, texts.case_text(result))
         return known[result.case.test_id]
 
-    def case_text(result: Result) -> str | None:
-        text = texts.case_text(result)
-        return _without_input(text) if text is not None and is_hidden(result) else text
+    def shown(text_of: Callable[[Result], str | None], hide: Callable[[Any], None]) -> Callable[[Result], str | None]:
+        def shown_text(result: Result) -> str | None:
+            text = text_of(result)
+            return _changed(text, hide) if text is not None and is_hidden(result) else text
 
-    def exchanges_text(result: Result) -> str | None:
-        text = texts.exchanges_text(result)
-        return _without_prompts(text) if text is not None and is_hidden(result) else text
+        return shown_text
 
-    return SourceTexts(case_text, exchanges_text, texts.remark)
+    return SourceTexts(shown(texts.case_text, _hide_input), shown(texts.exchanges_text, _hide_prompts), texts.remark)
 
 
 def _keeps_prompts(pack: Pack, text: str | None) -> bool:
@@ -210,17 +206,25 @@ def _keeps_prompts(pack: Pack, text: str | None) -> bool:
         return False
 
 
-def _without_input(text: str) -> str | None:
-    """Return the text of a case with a remark instead of its input; None if it can't be parsed."""
-    case = _object_of(text)
-    return None if case is None else json.dumps({**case, "input": _HIDDEN}, ensure_ascii=False)
-
-
-def _without_prompts(text: str) -> str | None:
-    """Return the text of a recording with its answers only; None if it can't be parsed."""
-    recording = _object_of(text)
-    if recording is None:
+def _changed(text: str, change: Callable[[Any], None]) -> str | None:
+    """Return the text of an object that is changed; None if it can't be parsed."""
+    try:
+        value = parse_json(text.encode(), RECORDING)
+    except ValueError:
         return None
+    if not isinstance(value, dict):
+        return None
+    change(value)
+    return json.dumps(value, ensure_ascii=False)
+
+
+def _hide_input(case: dict[str, Any]) -> None:
+    """Put a remark in the place of the input of a case."""
+    case["input"] = _HIDDEN
+
+
+def _hide_prompts(recording: dict[str, Any]) -> None:
+    """Leave the answers of a recording only."""
     for name, asked in (("exchanges", "prompt"), ("gateway", "request")):
         exchanges = recording.get(name)
         if isinstance(exchanges, list):
@@ -231,15 +235,6 @@ def _without_prompts(text: str) -> str | None:
             ]
         else:
             recording.pop(name, None)
-    return json.dumps(recording, ensure_ascii=False)
-
-
-def _object_of(text: str) -> dict[str, Any] | None:
-    try:
-        value = parse_json(text.encode(), RECORDING)
-    except ValueError:
-        return None
-    return value if isinstance(value, dict) else None
 
 
 def _case_within(folder: str, path: str, name: str) -> CaseLocation | None:
@@ -312,36 +307,35 @@ def find_controls(folder: Path) -> list[CaseLocation]:
     """Return the controls in a folder, in the order of their files, with files there that are not read as controls."""
     found: list[CaseLocation] = []
     first: dict[str, CaseLocation] = {}
-    for location in _controls_in(folder):
-        other = first.setdefault(location.written_id, location)
-        if other is not location and location.problem is None:
-            file = Path(location.path).name
-            duplicate = duplicate_id(location.name, other.label(Path(other.path).name))
-            location = location._replace(name=f"{location.name}.{file}-{location.line}", problem=duplicate)  # noqa: PLW2901 - the same control
-        found.append(location)
+    try:
+        names = sorted(os.listdir(folder))  # noqa: PTH208 - strings
+    except FileNotFoundError:
+        return []
+    except OSError as error:
+        return [CaseLocation(str(folder), folder.name, problem=unreadable(error, "expected a folder of controls"))]
+    for name in names:
+        path = os.path.join(folder, name)  # noqa: PTH118 - a string
+        if name.startswith("."):
+            continue
+        if (problem := control_file_problem(path)) is not None:
+            found.append(CaseLocation(path, escaped_name(name), problem=problem))
+        elif name.endswith(SUFFIXES):
+            found += [_distinct(location, name, first) for location in locations_in(path, noun="control")]
     return found
+
+
+def _distinct(location: CaseLocation, file: str, first: dict[str, CaseLocation]) -> CaseLocation:
+    """Return the location of a control; with another name and a problem if another file has the same id."""
+    other = first.setdefault(location.written_id, location)
+    if other is location or location.problem is not None:
+        return location
+    problem = duplicate_id(location.name, other.label(Path(other.path).name))
+    return location._replace(name=f"{location.name}.{file}-{location.line}", problem=problem)
 
 
 def count_controls(folder: Path, shard: Shard | None = None) -> int:
     """Return the number of controls in a folder, or of those in a shard; files that can't be read count as well."""
     return sum(shard is None or location.name in shard for location in find_controls(folder))
-
-
-def _controls_in(folder: Path) -> Iterator[CaseLocation]:
-    try:
-        names = sorted(os.listdir(folder))  # noqa: PTH208 - strings
-    except FileNotFoundError:
-        return
-    except OSError as error:
-        yield CaseLocation(str(folder), folder.name, problem=unreadable(error, "expected a folder of controls"))
-        return
-    for name in names:
-        path = os.path.join(folder, name)  # noqa: PTH118 - a string
-        problem = None if name.startswith(".") else control_file_problem(path)
-        if problem is not None:
-            yield CaseLocation(path, escaped_name(name), problem=problem)
-        elif name.endswith(SUFFIXES) and not name.startswith("."):
-            yield from locations_in(path, noun="control")
 
 
 def control_file_problem(path: str) -> Problem | None:
@@ -353,10 +347,6 @@ def control_file_problem(path: str) -> Problem | None:
         return unprintable_name(path)
     if os.path.isdir(path):  # noqa: PTH112 - strings
         return Problem("", "a folder is not read", f"move its controls to {os.path.basename(folder)}")  # noqa: PTH119
-    if name.endswith(SUFFIXES):
-        # opening a pipe would wait forever; a broken link is an error when it is read
-        special = os.path.exists(path) and not os.path.isfile(path)  # noqa: PTH110, PTH113 - strings
-        return Problem("", "not a regular file", "replace it by a file, or remove it") if special else None
     if is_unread(name):
         return Problem("", "not read as a control, because of its suffix", "rename it to .json, or remove it")
     return None
@@ -415,15 +405,12 @@ def case_of_control(control: Control, cases: CaseIndex, *, source: str) -> CaseL
     """
     location = cases.find(control.case)
     if location is None:
-        problem = Problem("/case", f'the suite has no case "{control.case}"', suggestion_of_case(control.case, cases))
-        raise ControlError(source, [problem])
+        advice = suggestion(control.case, cases)
+        if not advice.startswith("did you mean"):
+            # the ids are not listed
+            advice = "name a case of the suite, or remove the control"
+        raise ControlError(source, [Problem("/case", f'the suite has no case "{control.case}"', advice)])
     return location
-
-
-def suggestion_of_case(name: str, cases: CaseIndex) -> str:
-    """Return `did you mean "..."?` if a case has a similar id, otherwise what to do; the ids are not listed."""
-    text = suggestion(name, cases)
-    return text if text.startswith("did you mean") else "name a case of the suite, or remove the control"
 
 
 def needs_gateway(folders: Iterable[Path]) -> bool:

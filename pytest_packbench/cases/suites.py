@@ -7,10 +7,11 @@ from collections import Counter
 from contextlib import suppress
 from difflib import get_close_matches
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pytest_packbench.cases.files import (
     LINES_SUFFIX,
+    CaseLocation,
     case_lines,
     case_paths,
     load_case,
@@ -18,19 +19,15 @@ from pytest_packbench.cases.files import (
     suite_locations,
 )
 from pytest_packbench.model.errors import CaseError, duplicate_id, pluralize
-from pytest_packbench.model.run import BUNDLED
+from pytest_packbench.model.run import BUNDLED, Shard
 from pytest_packbench.model.strict_json import escape_unprintable
-from pytest_packbench.model.suite import CONFIG_NAME
+from pytest_packbench.model.suite import CONFIG_NAME, Suite
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping
-    from typing import Any
 
-    from pytest_packbench.cases.files import CaseLocation
     from pytest_packbench.model.case import LoadedCase
     from pytest_packbench.model.pack import Pack
-    from pytest_packbench.model.run import Shard
-    from pytest_packbench.model.suite import Suite
 
 
 class Project(NamedTuple):
@@ -216,22 +213,19 @@ def suite_cases(suite: Suite, pack: Pack, name_of: Callable[[Path], str]) -> tup
         pack: its pack.
         name_of: returns the name of a file for users.
     """
-    cases: list[SuiteCase] = []
+    places = [(location, name_of(Path(location.path))) for location in suite_locations(suite)]
     by_id: dict[str, list[str]] = {}
-    for location in suite_locations(suite):
-        file, loaded, problem = name_of(Path(location.path)), None, ""
-        try:
-            loaded = load_case(location, pack.case_model, file=file, pack=pack.name)
-        except CaseError as error:
-            problem = str(error)
-        cases.append(SuiteCase(suite, pack, location, file, loaded, problem))
+    for location, file in places:
         by_id.setdefault(location.written_id, []).append(location.label(file))
-    return tuple(_with_duplicates(case, by_id[case.at.written_id]) for case in cases)
+    return tuple(_suite_case(suite, pack, location, file, by_id[location.written_id]) for location, file in places)
 
 
-def _with_duplicates(case: SuiteCase, same_id: list[str]) -> SuiteCase:
-    source = case.location
-    others = [location for location in same_id if location != source]
-    if not others or case.problem:
-        return case
-    return case._replace(problem=str(CaseError(source, [duplicate_id(case.at.name, ", ".join(others))])))
+def _suite_case(suite: Suite, pack: Pack, location: CaseLocation, file: str, same_id: list[str]) -> SuiteCase:
+    loaded, source = None, location.label(file)
+    others = ", ".join(other for other in same_id if other != source)
+    problem = str(CaseError(source, [duplicate_id(location.name, others)])) if others else ""
+    try:
+        loaded = load_case(location, pack.case_model, file=file, pack=pack.name)
+    except CaseError as error:
+        problem = str(error)
+    return SuiteCase(suite, pack, location, file, loaded, problem)

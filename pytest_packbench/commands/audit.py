@@ -18,9 +18,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pytest_packbench.cli import FAILED, FINE, UsageError
 from pytest_packbench.commands.paths import (
-    add_packs,
-    add_root,
     add_run_options,
+    add_shared,
     suite_and_pack,
     write_file,
 )
@@ -245,8 +244,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--json", type=Path, metavar="FILE", help="write all counts, cases and findings to this file as well"
     )
     add_run_options(parser, "gives the results")
-    add_root(parser)
-    add_packs(parser)
+    add_shared(parser, "--root", "--pack")
 
 
 def run(arguments: argparse.Namespace) -> int:

@@ -2,25 +2,28 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from pytest_packbench.analysis.changes import committed_baseline, loosened
+from pytest_packbench.cases.suites import SuiteCase, suite_cases
 from pytest_packbench.cli import FINE, UsageError
-from pytest_packbench.commands.paths import add_output, add_packs, add_root, suite_and_pack
+from pytest_packbench.commands.paths import add_shared, say, suite_and_pack
+from pytest_packbench.model.baseline import BaselineChange, CommittedBaseline
 from pytest_packbench.model.errors import pluralize, single_spaced
-from pytest_packbench.model.suite import BASELINE_NAME
+from pytest_packbench.model.result import Result, timestamp_now
+from pytest_packbench.model.run import BUNDLED, Run
+from pytest_packbench.model.suite import BASELINE_NAME, Suite
+from pytest_packbench.reports.terminal import one_line
+from pytest_packbench.runs.folder import find_run_folder, new_run_id
+from pytest_packbench.runs.reading import StoredRun, open_run, read_baseline
+from pytest_packbench.runs.writer import write_baseline
 
 if TYPE_CHECKING:
     import argparse
     from collections.abc import Iterator
 
-    from pytest_packbench.cases.suites import SuiteCase
     from pytest_packbench.engine.contexts import SuiteContext
-    from pytest_packbench.model.baseline import BaselineChange, CommittedBaseline
-    from pytest_packbench.model.result import Result
-    from pytest_packbench.model.suite import Suite
-    from pytest_packbench.runs.reading import StoredRun
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -28,9 +31,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("action", choices=["set", "show"], help="set: take a run as the baseline; show: describe it")
     parser.add_argument("name", metavar="NAME", help="set: a run, as its folder or SUITE/latest; show: a suite")
     parser.add_argument("--reason", help="set: why, in one line; it is kept in the file")
-    add_root(parser)
-    add_packs(parser)
-    add_output(parser)
+    add_shared(parser, "--root", "--pack", "--output")
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -39,21 +40,12 @@ def run(arguments: argparse.Namespace) -> int:
     Raises:
         UsageError: the run can't be a baseline, or the suite has none.
     """
-    from pytest_packbench.reports.terminal import one_line
-
     lines = _set(arguments) if arguments.action == "set" else _show(arguments)
-    sys.stdout.write("".join(f"{one_line(line, 400)}\n" for line in lines))
+    say(*(one_line(line, 400) for line in lines))
     return FINE
 
 
 def _set(arguments: argparse.Namespace) -> Iterator[str]:
-    from pytest_packbench.analysis.changes import committed_baseline, loosened
-    from pytest_packbench.model.baseline import BaselineChange
-    from pytest_packbench.model.result import timestamp_now
-    from pytest_packbench.runs.folder import find_run_folder
-    from pytest_packbench.runs.reading import open_run
-    from pytest_packbench.runs.writer import write_baseline
-
     reason = single_spaced(arguments.reason or "")
     if not reason:
         raise UsageError("baseline set: expected --reason TEXT: why this run is the new baseline")
@@ -99,9 +91,6 @@ def _check(stored: StoredRun, suite: Suite) -> None:
 
 
 def _show(arguments: argparse.Namespace) -> Iterator[str]:
-    from pytest_packbench.model.run import BUNDLED
-    from pytest_packbench.runs.reading import read_baseline
-
     suite, pack = suite_and_pack(arguments.name, arguments)
     path = suite.baseline_path
     if not path.is_file():
@@ -151,7 +140,6 @@ def write_first_baseline(name: str, root: Path) -> Path:
         Exception: the cases can't be run, or one ended without a score; packs and targets are the user's code.
     """
     from pytest_packbench.pytest_plugin.project import with_suite
-    from pytest_packbench.runs.writer import write_baseline
 
     baseline = with_suite(name, [], _baseline, root=root)
     path = root / name / BASELINE_NAME
@@ -160,13 +148,6 @@ def write_first_baseline(name: str, root: Path) -> Path:
 
 
 def _baseline(context: SuiteContext) -> CommittedBaseline:
-    from pytest_packbench.analysis.changes import committed_baseline
-    from pytest_packbench.cases.suites import suite_cases
-    from pytest_packbench.model.baseline import BaselineChange
-    from pytest_packbench.model.result import timestamp_now
-    from pytest_packbench.model.run import Run
-    from pytest_packbench.runs.folder import new_run_id
-
     suite, run_id = context.suite, new_run_id()
     results = [_result(context, case, run_id) for case in suite_cases(suite, context.pack, str)]
     now = timestamp_now()

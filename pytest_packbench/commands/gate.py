@@ -2,13 +2,26 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from pytest_packbench.analysis.conclusion import conclude
+from pytest_packbench.cases.suites import find_suites
 from pytest_packbench.cli import FAILED, FINE, UsageError
-from pytest_packbench.commands.paths import add_packs, add_root, add_trust, packs_of, policy_project, suite_and_pack
-from pytest_packbench.runs.folder import OUTPUT, find_run_source
+from pytest_packbench.commands.paths import (
+    add_shared,
+    packs_of,
+    policy_project,
+    say,
+    suite_and_pack,
+)
+from pytest_packbench.model.control import tally_of
+from pytest_packbench.model.policy import PolicyError
+from pytest_packbench.reports.terminal import one_line, policy_lines
+from pytest_packbench.runs.folder import CONTROLS, OUTPUT, StoredRunError, find_run_source
+from pytest_packbench.runs.lines import controls_of_report, read_controls
+from pytest_packbench.runs.reading import StoredRun, open_run
+from pytest_packbench.runs.stored import BaselineLookup
 
 if TYPE_CHECKING:
     import argparse
@@ -16,7 +29,6 @@ if TYPE_CHECKING:
 
     from pytest_packbench.model.gate import GateResult
     from pytest_packbench.model.suite import Suite
-    from pytest_packbench.runs.reading import StoredRun
 
 
 _MAX_LINE = 1600
@@ -26,9 +38,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments."""
     about = "runs: folders, SUITE/latest, report.json or records.jsonl; none with --policy-from"
     parser.add_argument("runs", type=Path, nargs="*", help=about)
-    add_root(parser)
-    add_packs(parser)
-    add_trust(parser)
+    add_shared(parser, "--root", "--pack", "--trust")
     parser.add_argument(
         "--rules", help="the suite whose gates apply, by name or folder (default: the suite of each run)"
     )
@@ -71,9 +81,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 def _check_policies(arguments: argparse.Namespace, runs: Sequence[StoredRun]) -> bool:
     """Print in which points acceptance policies differ from those of the base, and return whether that is allowed."""
-    from pytest_packbench.model.policy import PolicyError
     from pytest_packbench.policy import compare_policy, open_base
-    from pytest_packbench.reports.terminal import one_line, policy_lines
 
     project = policy_project(arguments)
     try:
@@ -88,15 +96,12 @@ def _check_policies(arguments: argparse.Namespace, runs: Sequence[StoredRun]) ->
             raise UsageError(f"--rules: {not_imported}")
         outcome = compare_policy(base, suite, pack, project)
         passed = passed and not outcome.failed
-        sys.stdout.write(f"{one_line(suite.name)}\n")
-        sys.stdout.write("".join(f"  {line}\n" for line in policy_lines(outcome)))
-    sys.stdout.write("acceptance policy: not loosened\n" if passed else "acceptance policy: FAILED\n")
+        say(one_line(suite.name), *(f"  {line}" for line in policy_lines(outcome)))
+    say(f"acceptance policy: {'not loosened' if passed else 'FAILED'}")
     return passed
 
 
 def _suite_names(runs: Sequence[StoredRun], root: Path) -> Sequence[str]:
-    from pytest_packbench.cases.suites import find_suites
-
     names = list(dict.fromkeys(stored.run.requested_suite for stored in runs) or find_suites(root))
     if not names:
         raise UsageError(f"--policy-from: no suite under {root}; pass --root, or run packbench in the project's folder")
@@ -105,8 +110,6 @@ def _suite_names(runs: Sequence[StoredRun], root: Path) -> Sequence[str]:
 
 def _check_runs(arguments: argparse.Namespace, runs: Sequence[StoredRun]) -> bool:
     """Print each gate with its arithmetic, and return whether all passed."""
-    from pytest_packbench.reports.terminal import one_line
-
     names = (arguments.rules or stored.run.requested_suite for stored in runs)
     suites = [suite_and_pack(name, arguments, by_name=not arguments.rules)[0] for name in names]
     baselines = _baselines(arguments.baseline, [stored.run.suite for stored in runs])
@@ -115,19 +118,20 @@ def _check_runs(arguments: argparse.Namespace, runs: Sequence[StoredRun]) -> boo
     passed = True
     for suite, stored, gates in zip(suites, runs, judged, strict=True):
         partial = f" (partial: {one_line(stored.run.partial)})" if stored.run.partial else ""
-        sys.stdout.write(f"{one_line(stored.run.suite)} {one_line(stored.run.run_id)}{partial}\n")
+        say(f"{one_line(stored.run.suite)} {one_line(stored.run.run_id)}{partial}")
         if stored.run.suite_sha256 != suite.sha256:
-            sys.stdout.write(f"  the run has other scoring rules than suite {suite.name} here, whose gates decide\n")
-        sys.stdout.write("".join(f"  {one_line(gate.text, _MAX_LINE)}\n" for gate in gates))
+            say(f"  the run has other scoring rules than suite {suite.name} here, whose gates decide")
+        say(*(f"  {one_line(gate.text, _MAX_LINE)}" for gate in gates))
         line, failed = _controls_of(stored)
         passed = passed and not failed and all(gate.passed for gate in gates)
-        sys.stdout.write(f"  {one_line(line, _MAX_LINE)}{': FAIL' if failed else ''}\n" if line else "")
+        if line:
+            say(f"  {one_line(line, _MAX_LINE)}{': FAIL' if failed else ''}")
     for name in arguments.require:
         if name not in {stored.run.suite for stored in runs}:
             passed = False
-            sys.stdout.write(f"{one_line(name)}: no run of this suite is among RUNS: FAIL\n")
+            say(f"{one_line(name)}: no run of this suite is among RUNS: FAIL")
     caution = ", but a run is partial: don't decide on it" if any(stored.run.partial for stored in runs) else ""
-    sys.stdout.write(f"all gates passed{caution}\n" if passed else "FAILED\n")
+    say(f"all gates passed{caution}" if passed else "FAILED")
     return passed
 
 
@@ -137,9 +141,6 @@ def _gates(stored: StoredRun, suite: Suite, baselines: Mapping[str, tuple[Path, 
     Raises:
         UsageError: the baseline of its suite can't be compared with it.
     """
-    from pytest_packbench.analysis.conclusion import conclude
-    from pytest_packbench.runs.stored import BaselineLookup
-
     path, baseline = baselines.get(stored.run.suite, (None, None))
     earlier = BaselineLookup(stored=baseline)
     conclusion = conclude(stored.run, stored.results, suite.config, earlier=earlier, with_errors=stored.lists_all_cases)
@@ -151,10 +152,6 @@ def _gates(stored: StoredRun, suite: Suite, baselines: Mapping[str, tuple[Path, 
 
 def _controls_of(stored: StoredRun) -> tuple[str, bool]:
     """Return the line about the controls of a run, empty without any, and whether they fail it."""
-    from pytest_packbench.model.control import tally_of
-    from pytest_packbench.runs.folder import CONTROLS, StoredRunError
-    from pytest_packbench.runs.lines import controls_of_report, read_controls
-
     folder = Path(stored.source).parent
     try:
         if stored.source.endswith(".jsonl"):
@@ -187,6 +184,4 @@ def _baselines(paths: Sequence[Path], suites: Sequence[str]) -> dict[str, tuple[
 
 
 def _load(path: Path) -> StoredRun:
-    from pytest_packbench.runs.reading import open_run
-
     return open_run(find_run_source(path))

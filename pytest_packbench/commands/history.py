@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from pytest_packbench.analysis.changes import Change
 from pytest_packbench.analysis.formatting import format_mean
 from pytest_packbench.analysis.listing import name_some
-from pytest_packbench.analysis.trend import read_earlier, run_folders, verdict_of
+from pytest_packbench.analysis.trend import EarlierRun, Kind, read_earlier, run_folders, verdict_of
 from pytest_packbench.cli import FINE, UsageError
-from pytest_packbench.commands.paths import add_output
+from pytest_packbench.commands.paths import add_shared, write_stdout
 from pytest_packbench.model.errors import pluralize, suggestion
-from pytest_packbench.model.result import values_of
-from pytest_packbench.reports.blocks import SIGNS, Facts, Section, Table, Text, aligned, markdown
+from pytest_packbench.model.result import Result, values_of
+from pytest_packbench.reports.blocks import SIGNS, Block, Facts, Row, Section, Table, Text, aligned, markdown
 from pytest_packbench.reports.plots import minute
 from pytest_packbench.reports.story import trend_table
 from pytest_packbench.reports.terminal import printable_json
@@ -25,10 +25,6 @@ if TYPE_CHECKING:
     import argparse
     from collections.abc import Collection, Iterable, Mapping, Sequence
     from pathlib import Path
-
-    from pytest_packbench.analysis.trend import EarlierRun, Kind
-    from pytest_packbench.model.result import Result
-    from pytest_packbench.reports.blocks import Block, Row
 
     # like runs with their cases, oldest first
     Trends = Mapping[Kind, Sequence[EarlierRun]]
@@ -70,7 +66,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments."""
     parser.add_argument("suite", help="the suite's name")
     parser.add_argument("case", nargs="?", help="the id of a case: show its verdict in each run")
-    add_output(parser)
+    add_shared(parser, "--output")
     parser.add_argument(
         "--all",
         action="store_true",
@@ -118,10 +114,7 @@ def run(arguments: argparse.Namespace) -> int:
     text = aligned(markdown(blocks, level=2, max_rows=sys.maxsize))
     if arguments.format == "json":
         text = printable_json(json.dumps({"version": _VERSION, "suite": suite, **document}, ensure_ascii=False))
-    # answers of models may contain what can't be encoded
-    sys.stdout.flush()
-    sys.stdout.buffer.write(f"{text}\n".encode("utf-8", "backslashreplace"))
-    sys.stdout.buffer.flush()
+    write_stdout(f"{text}\n")
     return FINE
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import sys
 from collections import Counter
 from contextlib import suppress
 from dataclasses import replace
@@ -14,24 +13,21 @@ from pytest_packbench.cases.files import LINES_SUFFIX, case_file_sha256, case_li
 from pytest_packbench.cases.load import check_case, check_config, parse_cassette, parse_yaml, read_config
 from pytest_packbench.cli import FINE, UNUSABLE, UsageError
 from pytest_packbench.commands.init import suite_name
-from pytest_packbench.commands.paths import add_root, command_lines, packs_for_options, root_of
+from pytest_packbench.commands.paths import add_shared, command_lines, packs_for_options, root_of, say
 from pytest_packbench.files import RECORDING, encode_utf8, read_regular, replace_atomic, write_atomic
-from pytest_packbench.model.authoring import CaseDraft, SourceDoubt, SourceFlaw, SourceRemark
-from pytest_packbench.model.case import canonical_sha256
+from pytest_packbench.model.authoring import CaseDraft, Importer, SourceDoubt, SourceFlaw, SourceRemark
+from pytest_packbench.model.case import LoadedCase, canonical_sha256
+from pytest_packbench.model.cassette import CASSETTE_VERSION, VERIFY_ROLE
 from pytest_packbench.model.errors import CaseError, CassetteError, Problem, first_of, pluralize, single_spaced
-from pytest_packbench.model.suite import CONFIG_NAME, FIXTURES
-from pytest_packbench.reports.terminal import printable
+from pytest_packbench.model.suite import CONFIG_NAME, FIXTURES, SuiteConfig
+from pytest_packbench.packs.registry import PackError, Packs
 from pytest_packbench.runs.folder import DRAFTS
 
 if TYPE_CHECKING:
     import argparse
     from collections.abc import Iterable, Iterator
 
-    from pytest_packbench.model.authoring import Importer
-    from pytest_packbench.model.case import LoadedCase
     from pytest_packbench.model.pack import Pack
-    from pytest_packbench.model.suite import SuiteConfig
-    from pytest_packbench.packs.registry import Packs
 
 
 _MAX_LISTED = 100
@@ -53,7 +49,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         default = "as in the source" if importer.names_suites else importer.suite
         about = f"the suite to add the cases to; created if there is none{f' (default: {default})' if default else ''}"
         kind.add_argument("--suite", required=default is None, default=importer.suite, help=about)
-        add_root(kind)
+        add_shared(kind, "--root")
         kind.add_argument("--write", action="store_true", help="write the cases; without it they are only shown")
         kind.add_argument("--force", action="store_true", help="with --write: replace existing cases")
         about = "with --write: skip entries that can't be imported"
@@ -73,7 +69,7 @@ def _import_among_others(arguments: argparse.Namespace) -> int:
     try:
         return _import(arguments)
     except (UsageError, ValueError, OSError) as error:
-        sys.stdout.write(printable(single_spaced(f"{arguments.suite}: {error}")) + "\n")
+        say(single_spaced(f"{arguments.suite}: {error}"))
         return UNUSABLE
 
 
@@ -89,13 +85,11 @@ def _import(arguments: argparse.Namespace) -> int:
         lines = _result_lines(summary, suite, arguments)
     else:
         lines = _preview_lines(summary, suite, is_usable=is_usable)
-    sys.stdout.writelines(printable(line) + "\n" for line in lines)
+    say(*lines)
     return FINE if is_usable else UNUSABLE
 
 
 def _importers(packs: Packs) -> Iterator[tuple[str, Pack, Importer]]:
-    from pytest_packbench.packs.registry import PackError
-
     names: set[str] = set()
     for pack_name in packs:
         # a pack that can't be loaded is an error where a suite requests it
@@ -119,11 +113,11 @@ class _Summary:
     def __init__(self) -> None:
         self.cases = self.recordings = 0
         self.first: CheckedCase | None = None
-        self.others: dict[type, list[SourceFlaw | SourceRemark]] = {kind: [] for kind in _OTHERS}
+        self.others: dict[type, list[SourceRemark]] = {kind: [] for kind in _OTHERS}
         self._states: Counter[str] = Counter()
         self._types: Counter[str] = Counter()
 
-    def add(self, entry: CheckedCase | SourceFlaw | SourceRemark) -> None:
+    def add(self, entry: CheckedCase | SourceRemark) -> None:
         if isinstance(entry, CheckedCase):
             self.cases += 1
             self.recordings += bool(entry.recording)
@@ -237,9 +231,7 @@ class Destination:
         self._unique_inputs: bool = importer.unique_inputs
         self._replaces: bool = arguments.force
 
-    def checked(
-        self, drafts: Iterable[CaseDraft | SourceFlaw | SourceRemark]
-    ) -> Iterator[CheckedCase | SourceFlaw | SourceRemark]:
+    def checked(self, drafts: Iterable[CaseDraft | SourceRemark]) -> Iterator[CheckedCase | SourceRemark]:
         """Check drafts one by one.
 
         Args:
@@ -273,7 +265,7 @@ class Destination:
                 problem = f"/input: same input as {first_input}; remove one of the two"
             yield SourceFlaw(place=place, message=problem) if problem else entry
 
-    def write(self, checked: Iterable[CheckedCase | SourceFlaw | SourceRemark], *, expected: int) -> None:
+    def write(self, checked: Iterable[CheckedCase | SourceRemark], *, expected: int) -> None:
         """Write the cases, each after its recording, without which it could not be run; then the other files.
 
         Args:
@@ -317,8 +309,6 @@ class Destination:
         """
         if draft.recording is None:
             return ""
-        from pytest_packbench.model.cassette import CASSETTE_VERSION, VERIFY_ROLE
-
         recording: dict[str, Any] = {
             "cassette_version": CASSETTE_VERSION,
             "case_id": loaded.case.id,
@@ -378,8 +368,6 @@ def _write(path: Path, text: str) -> None:
 
 def _rules(path: Path, pack: Pack, new: str | None) -> SuiteConfig:
     """Return the rules of the suite: those of its file, else the new ones of the importer, else the defaults."""
-    from pytest_packbench.packs.registry import Packs
-
     models, source = Packs([pack]).suite_models, str(path)
     if path.is_file():
         rules = read_config(path.parent, models, source=source)

@@ -10,35 +10,37 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from pytest_packbench.cases.packed import single_files
+from pytest_packbench.cases.suites import bundled_root, find_suites
 from pytest_packbench.cli import FINE, UsageError
+from pytest_packbench.commands.baseline import write_first_baseline
 from pytest_packbench.commands.paths import (
     PYTEST_FILES,
     SHARED_FILES,
-    add_root,
+    add_shared,
     chosen_pack,
     command_lines,
     new_root,
     packs_of,
+    say,
 )
+from pytest_packbench.model.authoring import SUITE_NAME, TARGET_MODULE, Starter
+from pytest_packbench.model.case import NAME
 from pytest_packbench.model.errors import describe_error, format_value, pluralize
 from pytest_packbench.model.run import BUNDLED
 from pytest_packbench.model.suite import BASELINE_NAME
+from pytest_packbench.packs.registry import DEFAULT_PACK, Packs
 from pytest_packbench.reports.terminal import one_line
 
 if TYPE_CHECKING:
     import argparse
     from collections.abc import Iterator, Mapping
 
-    from pytest_packbench.model.authoring import Starter
-    from pytest_packbench.packs.registry import Packs
-
 _MAX_NAME = 80
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments."""
-    from pytest_packbench.packs.registry import DEFAULT_PACK
-
     about = "the name of the new suite: lower-case letters, digits, _ and -; with --from, that suite's name by default"
     parser.add_argument("name", metavar="NAME", nargs="?", help=about)
     about = f"the pack of its cases: a name, or MODULE:ATTR for a pack to import (default: {DEFAULT_PACK})"
@@ -51,13 +53,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--from", dest="source", metavar="SUITE", help=about)
     about = "whether recordings contain what the model was asked; asked on a terminal (default: yes)"
     parser.add_argument("--record-prompts", choices=["yes", "no"], help=about)
-    add_root(parser)
+    add_shared(parser, "--root")
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Write the starter of a pack or the files of a bundled suite, and print what was written and what to do next."""
-    from pytest_packbench.packs.registry import DEFAULT_PACK
-
     if arguments.source is not None:
         return _copy(arguments)
     if arguments.name is None:
@@ -75,7 +75,7 @@ def run(arguments: argparse.Namespace) -> int:
     readme = (root / name / "README.md").as_posix()
     commands = command_lines(name, arguments)
     lines += ["", *_next_steps(starter, readme, *commands, is_recorded=is_recorded)]
-    sys.stdout.write("\n".join(lines) + "\n")
+    say(*lines)
     return FINE
 
 
@@ -85,8 +85,6 @@ def _first_baseline(name: str, root: Path) -> list[str]:
     Returns:
         A line that says what was written, or why nothing was.
     """
-    from pytest_packbench.commands.baseline import write_first_baseline
-
     try:
         path = write_first_baseline(name, root)
     except OSError:
@@ -122,9 +120,6 @@ def _record_prompts(answer: str | None) -> list[str]:
 
 def _copy(arguments: argparse.Namespace) -> int:
     """Write a bundled suite as single files, and print what was written and what to do next."""
-    from pytest_packbench.cases.packed import single_files
-    from pytest_packbench.cases.suites import bundled_root, find_suites
-
     for option in ("pack", "target"):
         if getattr(arguments, option) is not None:
             raise UsageError(f"--{option}: a copy has the {option} of its suite; remove the option")
@@ -138,14 +133,13 @@ def _copy(arguments: argparse.Namespace) -> int:
     files = {folder / file: content for file, content in single_files(suites[source]) if file != BASELINE_NAME}
     _refuse_existing(folder)
     _write(files)
-    lines = [
+    say(
         f"wrote {folder.as_posix()}: {pluralize(len(files), 'file')}",
         *_first_baseline(name, root),
         "",
         *command_lines(name, arguments),
         f"In this project, {name} is now your copy, and {BUNDLED}{source} the original.",
-    ]
-    sys.stdout.write("\n".join(lines) + "\n")
+    )
     return FINE
 
 
@@ -180,8 +174,6 @@ def suite_name(name: str) -> str:
     Raises:
         UsageError: no suite can have this name.
     """
-    from pytest_packbench.model.case import NAME
-
     if len(name) > _MAX_NAME or re.fullmatch(NAME, name) is None:
         better = re.sub(r"[^a-z0-9_-]+", "-", name.lower()).strip("-_")[:_MAX_NAME]
         hint = f"; try {better}" if better else ""
@@ -208,8 +200,6 @@ def _starter(name: str, client: str | None, packs: Packs) -> Starter:
 
 
 def _files(starter: Starter, name: str, folder: Path) -> dict[Path, str]:
-    from pytest_packbench.model.authoring import SUITE_NAME, TARGET_MODULE
-
     # a module's name has no hyphen and begins with no digit
     module = f"target_{name.replace('-', '_')}"
 

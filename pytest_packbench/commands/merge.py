@@ -3,32 +3,40 @@
 from __future__ import annotations
 
 import os
-import sys
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from pytest_packbench.analysis.conclusion import Conclusion, RunEvaluator, run_verdict, with_figures
+from pytest_packbench.analysis.counting import by_case
+from pytest_packbench.cases.files import CaseIndex, CaseLocation, case_file_sha256, suite_locations
+from pytest_packbench.cases.recordings import find_controls, find_recording, load_control
 from pytest_packbench.cli import FAILED, FINE, UsageError
-from pytest_packbench.commands.compare import add_fail_on
-from pytest_packbench.commands.paths import add_output, add_packs, add_root, suite_and_pack
-from pytest_packbench.model.errors import CassetteError, ControlError, describe_error, pluralize
-from pytest_packbench.runs.folder import DIFF, PAGE, SUMMARY, StoredRunError, find_run_folder, find_run_source
+from pytest_packbench.commands.open import pages_html, project_page
+from pytest_packbench.commands.paths import add_shared, code_of, say, suite_and_pack
+from pytest_packbench.engine.result_builder import read_case_ref, unscored_result
+from pytest_packbench.model.control import ControlResult, ControlTally, tally_of
+from pytest_packbench.model.errors import CassetteError, ControlError, pluralize
+from pytest_packbench.model.result import Attempt, Result
+from pytest_packbench.model.score import FIXTURE
+from pytest_packbench.reports.diff import diff_markdown
+from pytest_packbench.reports.document import run_document
+from pytest_packbench.reports.story import control_lines, summary_lines, summary_markdown
+from pytest_packbench.runs.folder import DIFF, PAGE, SUMMARY, find_run_folder, find_run_source, new_run_id
+from pytest_packbench.runs.merge import Merge
+from pytest_packbench.runs.reading import open_run
+from pytest_packbench.runs.stored import BaselineLookup
+from pytest_packbench.runs.writer import RunWriter
 
 if TYPE_CHECKING:
     import argparse
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Iterable, Iterator
 
-    from pytest_packbench.analysis.conclusion import Conclusion, RunEvaluator
-    from pytest_packbench.cases.files import CaseIndex, CaseLocation
-    from pytest_packbench.model.control import ControlResult, ControlTally
     from pytest_packbench.model.pack import Pack
-    from pytest_packbench.model.result import Result
     from pytest_packbench.model.run import Run
     from pytest_packbench.model.suite import Suite
-    from pytest_packbench.runs.merge import Merge
-    from pytest_packbench.runs.writer import RunWriter
 
 _ONE_COMMIT = "merge the runs of one commit, where that commit is checked out"
 
@@ -36,11 +44,9 @@ _ONE_COMMIT = "merge the runs of one commit, where that commit is checked out"
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments."""
     parser.add_argument("runs", type=Path, nargs="+", help="the folders of the runs, or of all shards of a run")
-    add_root(parser)
-    add_packs(parser)
-    add_output(parser)
+    add_shared(parser, "--root", "--pack", "--output")
     parser.add_argument("--baseline", type=Path, help="the run to compare with")
-    add_fail_on(parser)
+    add_shared(parser, "--fail-on")
     parser.add_argument(
         "--allow-missing",
         action="store_true",
@@ -54,17 +60,6 @@ def run(arguments: argparse.Namespace) -> int:
     Raises:
         UsageError: the runs can't be merged, or a file of the merged run can't be written.
     """
-    from pytest_packbench.analysis.conclusion import RunEvaluator, run_verdict
-    from pytest_packbench.cases.files import CaseIndex, suite_locations
-    from pytest_packbench.commands.open import pages_html, project_page
-    from pytest_packbench.reports.document import run_document
-    from pytest_packbench.reports.story import control_lines, summary_lines
-    from pytest_packbench.runs.folder import new_run_id
-    from pytest_packbench.runs.merge import Merge
-    from pytest_packbench.runs.reading import open_run
-    from pytest_packbench.runs.stored import BaselineLookup
-    from pytest_packbench.runs.writer import RunWriter
-
     folders = [find_run_folder(path, arguments.output) for path in arguments.runs]
     merge = Merge(folders, new_run_id())
     merged = merge.run
@@ -90,7 +85,9 @@ def run(arguments: argparse.Namespace) -> int:
             conclusion = evaluator.conclusion(replace(merged, partial=merge.partial()))
             # results are read one by one, so once more; a pack without figures reads none
             again = partial(writer.written_results, merged.suite)
-            conclusion = replace(_with_figures(conclusion, pack, again), controls=_controls(merge, suite))
+            with code_of(pack, "figures"):
+                conclusion = with_figures(conclusion, pack, again)
+            conclusion = replace(conclusion, controls=_controls(merge, suite))
             writer.write_controls(() if conclusion.controls is None else conclusion.controls.results)
             _write_summary(writer, conclusion)
             of, path, folder = (suite, pack), writer.folder / PAGE, writer.folder
@@ -99,8 +96,7 @@ def run(arguments: argparse.Namespace) -> int:
             writer.complete(run_document(conclusion, merge.rerun))
     except OSError as error:
         raise UsageError(f"the merged run can't be written to {writer.folder.parent}: {error}") from None
-    lines = [*summary_lines(conclusion), *control_lines(conclusion.controls)]
-    sys.stdout.write("\n".join([*lines, f"reports: {writer.folder}", ""]))
+    say(*summary_lines(conclusion), *control_lines(conclusion.controls), f"reports: {writer.folder}")
     # as in the summary: a failing or missing case fails a merge as it fails a run
     return FINE if run_verdict(conclusion).status == "passed" else FAILED
 
@@ -115,10 +111,6 @@ def _check_rules(merged: Run, suite: Suite, pack: Pack) -> None:
 
 def _changed(suite: Suite, index: CaseIndex, mode: str, result: Result) -> str:
     """Return why the case of a result, or its recording, is not the one of the suite here; empty if it is."""
-    from pytest_packbench.cases.files import case_file_sha256
-    from pytest_packbench.cases.recordings import find_recording
-    from pytest_packbench.model.score import FIXTURE
-
     case = result.case
     location = index.find(case.case_id)
     if location is None or case.case_sha256 not in {None, case_file_sha256(location)}:
@@ -137,10 +129,6 @@ def _controls(merge: Merge, suite: Suite) -> ControlTally | None:
     Raises:
         UsageError: they are not those of the suite here.
     """
-    from pytest_packbench.cases.recordings import find_controls
-    from pytest_packbench.model.control import tally_of
-    from pytest_packbench.model.score import FIXTURE
-
     if merge.run.mode != FIXTURE:
         return None
     present = {found.name: found for found in find_controls(suite.controls_path)}
@@ -156,8 +144,6 @@ def _controls(merge: Merge, suite: Suite) -> ControlTally | None:
 
 def _is_same(result: ControlResult, found: CaseLocation | None) -> bool:
     """Return whether a control of a run is the one of the suite here, as far as its line tells."""
-    from pytest_packbench.cases.recordings import load_control
-
     if found is None:
         return False
     try:
@@ -171,29 +157,12 @@ def _is_same(result: ControlResult, found: CaseLocation | None) -> bool:
 
 
 def _counted(results: Iterable[Result], evaluator: RunEvaluator) -> Iterator[Result]:
-    from pytest_packbench.analysis.counting import by_case
-
     for trials in by_case(results):
         evaluator.add(trials)
         yield from trials
 
 
-def _with_figures(conclusion: Conclusion, pack: Pack, results: Callable[[], Iterator[Result]]) -> Conclusion:
-    """Return a conclusion with the figures of its pack, and those of what changed since the baseline."""
-    from pytest_packbench.analysis.conclusion import with_figures
-
-    try:
-        return with_figures(conclusion, pack, results)
-    except (StoredRunError, OSError):
-        raise
-    except Exception as error:
-        raise UsageError(f"the pack {pack.name} raised in figures: {describe_error(error)}") from error
-
-
 def _write_summary(writer: RunWriter, conclusion: Conclusion) -> None:
-    from pytest_packbench.reports.diff import diff_markdown
-    from pytest_packbench.reports.story import summary_markdown
-
     writer.write_page(SUMMARY, summary_markdown(conclusion))
     outcome = conclusion.baseline
     if outcome is not None and outcome.compared is not None:
@@ -202,9 +171,6 @@ def _write_summary(writer: RunWriter, conclusion: Conclusion) -> None:
 
 def _absent(run: Run, suite: Suite, pack: Pack, index: CaseIndex, case_id: str) -> Result:
     """Return the result of a case that is in none of the shards."""
-    from pytest_packbench.engine.result_builder import read_case_ref, unscored_result
-    from pytest_packbench.model.result import Attempt
-
     case = index[case_id]
     file = Path(os.path.relpath(case.path)).as_posix()
     # a case that can't be read did not run either

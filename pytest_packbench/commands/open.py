@@ -11,35 +11,37 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from pytest_packbench.cli import FINE, UsageError
-from pytest_packbench.commands.paths import add_output, add_packs, add_root, rootdir_of, suite_and_pack, write_file
-from pytest_packbench.model.errors import describe_error, single_spaced
-from pytest_packbench.model.run import RECORD_PROMPTS
-from pytest_packbench.runs.folder import (
-    LATEST,
-    PAGE,
-    REPORT,
-    StoredRunError,
-    find_run_folder,
-    is_run_id,
-    new_run_id,
-    read_latest,
+from pytest_packbench.analysis.changes import BaselineOutcome
+from pytest_packbench.analysis.conclusion import Conclusion, conclude
+from pytest_packbench.cases.recordings import hide_prompts, source_texts
+from pytest_packbench.cli import FINE, UsageError, warn
+from pytest_packbench.commands.paths import (
+    add_shared,
+    code_of,
+    project_of,
+    say,
+    suite_and_pack,
+    write_file,
 )
+from pytest_packbench.model.errors import single_spaced
+from pytest_packbench.model.pack import Pack, can_accept, panels_of
+from pytest_packbench.model.redaction import Redactor
+from pytest_packbench.model.run import RECORD_PROMPTS, Run
+from pytest_packbench.reports.page import RunPage, page_html, page_of_run
+from pytest_packbench.reports.page.case_data import NO_SOURCES, root_link
+from pytest_packbench.reports.story import Place
+from pytest_packbench.runs.folder import LATEST, PAGE, REPORT, find_run_folder, is_run_id, new_run_id, read_latest
+from pytest_packbench.runs.lines import controls_of_report
+from pytest_packbench.runs.reading import StoredRun, open_run
 
 if TYPE_CHECKING:
     import argparse
     from collections.abc import Callable, Iterable, Sequence
 
-    from pytest_packbench.analysis.changes import BaselineOutcome
-    from pytest_packbench.analysis.conclusion import Conclusion
     from pytest_packbench.model.header import StatedComparison
-    from pytest_packbench.model.metric import Figure, Panel
-    from pytest_packbench.model.pack import Pack
+    from pytest_packbench.model.metric import Panel
     from pytest_packbench.model.result import Result
-    from pytest_packbench.model.run import Run
     from pytest_packbench.model.suite import Suite
-    from pytest_packbench.reports.page import RunPage
-    from pytest_packbench.runs.reading import StoredRun
 
 _DISPLAYS = ("DISPLAY", "WAYLAND_DISPLAY", "BROWSER")
 
@@ -48,9 +50,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments."""
     parser.add_argument("run", type=Path, nargs="?", help="the run: its folder, or SUITE/latest (default: the newest)")
     parser.add_argument("--print", action="store_true", help="print the path of the page, and open no browser")
-    add_output(parser)
-    add_root(parser)
-    add_packs(parser)
+    add_shared(parser, "--output", "--root", "--pack")
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -65,13 +65,12 @@ def run(arguments: argparse.Namespace) -> int:
         pages = [_page(find_run_folder(arguments.run, arguments.output), arguments)]
     else:
         pages = [_page(folder, arguments) for folder in _newest(arguments.output)]
-    for page in pages:
-        sys.stdout.write(f"{page}\n")
+    say(*map(str, pages))
     if arguments.print:
         return FINE
     sys.stdout.flush()
     if not all(map(_has_opened, pages)):
-        sys.stderr.write("packbench: no browser could be started; open the file yourself\n")
+        warn("no browser could be started; open the file yourself")
     return FINE
 
 
@@ -91,7 +90,7 @@ def _newest(output: Path) -> Sequence[Path]:
         advice = f"pass its folder to open {later[-1]}" if later else "run a suite, or pass the folder of a run"
         raise UsageError(f"no complete run under {output}; {advice}")
     if later:
-        sys.stderr.write(f"packbench: not the latest complete run, so opened by its path only: {later[-1]}\n")
+        warn(f"not the latest complete run, so opened by its path only: {later[-1]}")
     return found
 
 
@@ -99,8 +98,6 @@ def _page(folder: Path, arguments: argparse.Namespace) -> Path:
     """Return the page of a run; it is made from the run's files where it is missing."""
     page = folder / PAGE
     if not page.is_file():
-        from pytest_packbench.runs.reading import open_run
-
         shown = stored_page(open_run(folder, complete=True), page, arguments)
         write_file(page, pages_html([shown], shown.conclusion.run.suite))
     return page
@@ -130,7 +127,7 @@ def stored_page(
     Args:
         report: the run, opened with its records and payloads.
         page: the file of the page, from which it links to the files of cases.
-        arguments: of the command, with the options of `add_root` and `add_packs`.
+        arguments: of the command, with the options `--root` and `--pack`.
         outcome: the comparison to show; None for what the report states of that of the run.
 
     Raises:
@@ -138,9 +135,6 @@ def stored_page(
         OSError: a file can't be read.
         UsageError: pytest can't read the project's configuration.
     """
-    from pytest_packbench.analysis.conclusion import conclude
-    from pytest_packbench.runs.lines import controls_of_report
-
     results = tuple(report.results)
     run, folder, notes = report.run, Path(report.source).parent, list[str]()
     project = _project(run, arguments, notes)
@@ -191,14 +185,7 @@ def project_page(
         options: as in `Place`.
         notes: what a reader has to know about the page, a sentence each.
     """
-    from pytest_packbench.cases.recordings import hide_prompts, source_texts
-    from pytest_packbench.model.pack import can_accept
-    from pytest_packbench.model.redaction import Redactor
-    from pytest_packbench.reports.page import page_of_run
-    from pytest_packbench.reports.page.case_data import NO_SOURCES, root_link
-    from pytest_packbench.reports.story import Place
-
-    rootdir, notes = rootdir_of(arguments), [*notes]
+    rootdir, notes = project_of(arguments).rootdir, [*notes]
     panels: tuple[Panel, ...] = ()
     place = Place(root_link(rootdir.resolve(), page.parent.resolve()), options)
     sources = NO_SOURCES._replace(redact=Redactor(os.environ).json, place=place)
@@ -207,25 +194,16 @@ def project_page(
         are_kept = conclusion.run.settings.get(RECORD_PROMPTS) is not False
         texts = hide_prompts(source_texts(suite, rootdir), pack, are_kept=are_kept)
         sources = sources._replace(can_accept=can_accept(pack, suite.config), **texts._asdict())
-        panels = _panels(pack, results(), conclusion.figures, notes)
+        try:
+            with code_of(pack, "panels"):
+                panels = panels_of(pack, results(), conclusion.figures)
+        except UsageError as error:
+            notes.append(f"{error}.".replace("the", "The", 1))
     return page_of_run(conclusion, results, sources, folder=folder, notes=notes, panels=panels)
-
-
-def write_pages(path: Path, pages: Sequence[RunPage], title: str) -> None:
-    """Write runs as one page to the file that an option names.
-
-    Raises:
-        UsageError: it can't be written.
-    """
-    write_file(path, pages_html(pages, title))
-    sys.stderr.write(f"wrote report to {path}\n")
 
 
 def pages_html(pages: Sequence[RunPage], title: str) -> str:
     """Return runs as one page without secrets of the environment."""
-    from pytest_packbench.model.redaction import Redactor
-    from pytest_packbench.reports.page import page_html
-
     return page_html(pages, title=title, redact=Redactor(os.environ).json)
 
 
@@ -247,8 +225,6 @@ def _project(run: Run, arguments: argparse.Namespace, notes: list[str]) -> tuple
 
 def _compared(stored: StatedComparison) -> BaselineOutcome:
     """Return what a report states of a comparison, whose cases only a comparison of both runs shows."""
-    from pytest_packbench.analysis.changes import BaselineOutcome
-
     if stored.problem or stored.baseline is None:
         return BaselineOutcome(stored.requested, problem=stored.problem, optional=not stored.failed)
     changed = ", ".join(f"{name} {value:g}" for name, value in stored.figures.items() if value)
@@ -260,15 +236,3 @@ def _compared(stored: StatedComparison) -> BaselineOutcome:
         warning=stored.warning,
         stored_failures=tuple(f"condition {each.condition} was met" for each in stored.conditions if each.met),
     )
-
-
-def _panels(pack: Pack, results: Iterable[Result], figures: Sequence[Figure], notes: list[str]) -> tuple[Panel, ...]:
-    from pytest_packbench.model.pack import panels_of
-
-    try:
-        return panels_of(pack, results, figures)
-    except (StoredRunError, OSError):
-        raise
-    except Exception as error:  # noqa: BLE001 - packs are the user's code
-        notes.append(f"The pack {pack.name} raised in panels: {describe_error(error)}.")
-        return ()

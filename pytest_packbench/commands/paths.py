@@ -1,66 +1,80 @@
-"""What commands share: the options for suites, packs and reports, the project's configuration, and writing a file."""
+"""What commands share: options for suites, packs and reports, the project's configuration, output and files."""
 
 from __future__ import annotations
 
+import json
 import os
 import re
+import sys
+from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from pytest_packbench.api import load_found, load_suite
+from pytest_packbench.cases.suites import (
+    FoundSuite,
+    Project,
+    bundled_root,
+    find_suites,
+    missing_config_message,
+    named_suites,
+    unknown_suite_message,
+)
 from pytest_packbench.cli import UsageError
-from pytest_packbench.files import LIMITS, read_regular
-from pytest_packbench.model.errors import suggestion
+from pytest_packbench.files import LIMITS, encode_utf8, read_regular, write_atomic
+from pytest_packbench.model.errors import describe_error, suggestion
 from pytest_packbench.model.run import BUNDLED
-from pytest_packbench.runs.folder import OUTPUT
+from pytest_packbench.model.suite import CONFIG_NAME, Suite
+from pytest_packbench.packs.registry import Packs, import_pack
+from pytest_packbench.reports.terminal import printable, printable_json
+from pytest_packbench.runs.folder import OUTPUT, StoredRunError
 
 if TYPE_CHECKING:
     import argparse
+    from collections.abc import Callable, Iterator
 
-    from pytest_packbench.cases.suites import FoundSuite, Project
     from pytest_packbench.model.pack import Pack
-    from pytest_packbench.model.suite import Suite
-    from pytest_packbench.packs.registry import Packs
 
 
 ROOT = Path("storage") / "benchmarks"
 PYTEST_FILES = ("pytest.toml", ".pytest.toml", "pytest.ini", ".pytest.ini")
 SHARED_FILES = ("pyproject.toml", "tox.ini", "setup.cfg")
 _PYTEST_SECTION = re.compile(rb"^\s*\[(tool[.:])?pytest\b", re.MULTILINE)
+_SHARED: dict[str, dict[str, Any]] = {
+    "--output": {
+        "type": Path,
+        "default": OUTPUT,
+        "help": "the folder of reports (default: reports/benchmarks)",
+    },
+    "--root": {
+        "type": Path,
+        "help": "the folder of suites (default: ini packbench_root, else storage/benchmarks)",
+    },
+    "--pack": {
+        "dest": "packs",
+        "action": "append",
+        "default": [],
+        "metavar": "MODULE:ATTR",
+        "help": "a pack to import from the current folder (repeat); packs of installed packages and of conftest.py "
+        "files are found without it",
+    },
+    "--trust": {
+        "action": "store_true",
+        "help": "import the functions that a suite names which is none of the project",
+    },
+    "--fail-on": {
+        "metavar": "CONDITIONS",
+        "help": 'fail if one of these conditions is met, such as "regressed>0, mean<-0.02" (scores go from 0 to 1)',
+    },
+}
+"""Options that several commands have, as `argparse` declares them."""
 _VARIABLES = ("PACKBENCH_ROOT", "PYTEST_ADDOPTS", "PYTEST_PLUGINS")
 
 
-def add_output(parser: argparse.ArgumentParser) -> None:
-    """Declare `--output`, the folder of reports."""
-    parser.add_argument(
-        "--output", type=Path, default=OUTPUT, help="the folder of reports (default: reports/benchmarks)"
-    )
-
-
-def add_root(parser: argparse.ArgumentParser) -> None:
-    """Declare `--root`, the folder of suites."""
-    parser.add_argument(
-        "--root", type=Path, help="the folder of suites (default: ini packbench_root, else storage/benchmarks)"
-    )
-
-
-def add_packs(parser: argparse.ArgumentParser) -> None:
-    """Declare `--pack`, for packs that neither an installed package nor a conftest.py provides."""
-    parser.add_argument(
-        "--pack",
-        dest="packs",
-        action="append",
-        default=[],
-        metavar="MODULE:ATTR",
-        help="a pack to import from the current folder (repeat); packs of installed packages and of conftest.py "
-        "files are found without it",
-    )
-
-
-def add_trust(parser: argparse.ArgumentParser) -> None:
-    """Declare `--trust`, for suites that are none of the project."""
-    parser.add_argument(
-        "--trust", action="store_true", help="import the functions that a suite names which is none of the project"
-    )
+def add_shared(parser: argparse.ArgumentParser, *options: str) -> None:
+    """Declare some of the options that several commands have."""
+    for name in options:
+        parser.add_argument(name, **_SHARED[name])
 
 
 def add_run_options(parser: argparse.ArgumentParser, purpose: str) -> None:
@@ -80,8 +94,6 @@ def packs_for_options(parser: argparse.ArgumentParser) -> Packs:
 
     A project that can't be read is reported when the command runs, so that its help works.
     """
-    from pytest_packbench.packs.registry import Packs
-
     try:
         project = _configured_project()
     except UsageError:
@@ -97,7 +109,7 @@ def root_of(arguments: argparse.Namespace) -> Path:
         UsageError: pytest can't read the project's configuration.
     """
     root: Path | None = getattr(arguments, "root", None)
-    return Path(os.path.relpath(_project_of(arguments).root)) if root is None else root
+    return Path(os.path.relpath(project_of(arguments).root)) if root is None else root
 
 
 def new_root(arguments: argparse.Namespace) -> Path:
@@ -106,7 +118,7 @@ def new_root(arguments: argparse.Namespace) -> Path:
     Raises:
         UsageError: pytest would not look for suites here, or can't read the project's configuration.
     """
-    rootdir = _project_of(arguments).rootdir
+    rootdir = project_of(arguments).rootdir
     if arguments.root is None and rootdir != Path.cwd():
         raise UsageError(f"pytest's rootdir is {rootdir}: run packbench init there, or pass --root")
     return root_of(arguments)
@@ -118,7 +130,7 @@ def command_lines(name: str, arguments: argparse.Namespace) -> tuple[str, str]:
     Raises:
         UsageError: pytest can't read the project's configuration.
     """
-    project, root = _project_of(arguments), arguments.root
+    project, root = project_of(arguments), arguments.root
     pytest, lint_option = "pytest", ""
     if root is not None:
         if project.rootdir != Path.cwd():
@@ -131,15 +143,6 @@ def command_lines(name: str, arguments: argparse.Namespace) -> tuple[str, str]:
     return f"run it: {pytest} --packbench-suite={name}", f"check:  packbench lint {name}{lint_option}"
 
 
-def rootdir_of(arguments: argparse.Namespace) -> Path:
-    """Return the project's folder, from which results name their files: pytest's rootdir, else the current folder.
-
-    Raises:
-        UsageError: pytest can't read the project's configuration.
-    """
-    return _project_of(arguments).rootdir
-
-
 def packs_of(arguments: argparse.Namespace) -> Packs:
     """Return all packs by name: those of `--pack`, else those of pytest's hooks, else the registered ones.
 
@@ -150,15 +153,13 @@ def packs_of(arguments: argparse.Namespace) -> Packs:
         PackError: a pack of `--pack` can't be loaded.
         UsageError: pytest can't read the project's configuration.
     """
-    from pytest_packbench.packs.registry import Packs, import_pack
-
     packs: Packs | None = getattr(arguments, "loaded", None)
     if packs is not None:
         return packs
     requested = [import_pack(spec) for spec in getattr(arguments, "packs", ())]
     # with both options nothing of the project's configuration is needed
     is_explicit = requested and getattr(arguments, "root", None) is not None
-    found = () if is_explicit else _project_of(arguments).packs
+    found = () if is_explicit else project_of(arguments).packs
     trusted = None
     if not getattr(arguments, "trust", False):
         trusted = {found.path.resolve() for found in _known_suites(arguments).values()}
@@ -173,8 +174,6 @@ def chosen_pack(name: str, packs: Packs) -> Pack:
         UsageError: there is none of this name.
         PackError: it can't be loaded.
     """
-    from pytest_packbench.packs.registry import import_pack
-
     if ":" in name:
         return import_pack(name)
     if name not in packs:
@@ -190,7 +189,7 @@ def policy_project(arguments: argparse.Namespace) -> Project:
     """
     from pytest_packbench.policy import policy_settings
 
-    project = _project_of(arguments)
+    project = project_of(arguments)
     # without following links
     root = Path(os.path.abspath(root_of(arguments)))  # noqa: PTH100 - see above
     settings = dict(project.settings) or policy_settings({}, (), "")
@@ -212,10 +211,6 @@ def suite_and_pack(name: str, arguments: argparse.Namespace, *, by_name: bool = 
         SuiteError: its rules can't be read.
         PackError: its pack, or one of `--pack`, can't be loaded.
     """
-    from pytest_packbench.api import load_found, load_suite
-    from pytest_packbench.cases.suites import missing_config_message, unknown_suite_message
-    from pytest_packbench.model.suite import CONFIG_NAME
-
     packs, root, known = packs_of(arguments), root_of(arguments), _known_suites(arguments)
     found = known.get(name)
     folder = None
@@ -234,21 +229,21 @@ def suite_and_pack(name: str, arguments: argparse.Namespace, *, by_name: bool = 
 
 def _known_suites(arguments: argparse.Namespace) -> dict[str, FoundSuite]:
     """Return the suites of the project and the bundled ones, by name."""
-    from pytest_packbench.cases.suites import bundled_root, named_suites
-
     return named_suites(root_of(arguments).resolve(), bundled_root())
 
 
 def bundled_folder(path: Path) -> Path:
     """Return the folder of the bundled suite that a path `bundled/NAME` names if nothing is there; else the path."""
-    from pytest_packbench.cases.suites import bundled_root, find_suites
-
     is_name = path.parent == Path(BUNDLED) and not path.exists()
     return find_suites(bundled_root()).get(path.name, path) if is_name else path
 
 
-def _project_of(arguments: argparse.Namespace) -> Project:
-    """Return what pytest finds in the current folder; read once per command."""
+def project_of(arguments: argparse.Namespace) -> Project:
+    """Return what pytest finds in the current folder; read once per command.
+
+    Raises:
+        UsageError: pytest can't read the project's configuration.
+    """
     if not hasattr(arguments, "project"):
         arguments.project = _configured_project()
     project: Project = arguments.project
@@ -257,8 +252,6 @@ def _project_of(arguments: argparse.Namespace) -> Project:
 
 def _configured_project() -> Project:
     """Return what pytest finds in the current folder; the defaults, without starting pytest, if nothing is set."""
-    from pytest_packbench.cases.suites import Project
-
     folder = Path.cwd()
     project = None
     if _is_configured(folder):
@@ -295,8 +288,6 @@ def write_file(path: Path, text: str) -> None:
     Raises:
         UsageError: it can't be written; the system's own error names a temporary file, which the user did not name.
     """
-    from pytest_packbench.files import encode_utf8, write_atomic
-
     if path.is_dir():
         raise UsageError(f"{path}: is a folder; expected the name of a file")
     try:
@@ -306,3 +297,50 @@ def write_file(path: Path, text: str) -> None:
             write_atomic(path, text)
     except OSError as error:
         raise UsageError(f"{path}: {error.strerror}") from None
+
+
+def write_report(path: Path, text: str) -> None:
+    """Write a report to the file that an option names, and say so.
+
+    Raises:
+        UsageError: it can't be written.
+    """
+    write_file(path, text)
+    sys.stderr.write(f"wrote report to {path}\n")
+
+
+@contextmanager
+def code_of(pack: Pack, method: str) -> Iterator[None]:
+    """Report what a method of a pack raises in this block, but for files that can't be read.
+
+    Raises:
+        UsageError: it raises another exception.
+    """
+    try:
+        yield
+    except (StoredRunError, OSError):
+        raise
+    except Exception as error:
+        raise UsageError(f"the pack {pack.name} raised in {method}: {describe_error(error)}") from error
+
+
+def say(*lines: str) -> None:
+    """Print lines, with escapes for what a terminal or a service of CI would interpret."""
+    sys.stdout.write("".join(f"{printable(line)}\n" for line in lines))
+
+
+def write_stdout(text: str) -> None:
+    """Write a text as UTF-8: it may contain line ends and characters that a terminal's encoding would change."""
+    sys.stdout.flush()
+    sys.stdout.buffer.write(encode_utf8(text))
+    sys.stdout.buffer.flush()
+
+
+def json_text(document: Any, default: Callable[[Any], Any] | None = None) -> str:
+    """Return a JSON document for standard output, of one line for each value.
+
+    Args:
+        document: its content.
+        default: as for `json.dumps`.
+    """
+    return printable_json(json.dumps(document, ensure_ascii=False, allow_nan=False, indent=2, default=default)) + "\n"

@@ -5,25 +5,34 @@ With `--html` it writes the page of stored runs instead.
 
 from __future__ import annotations
 
-import json
 import math
-import sys
 from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from pytest_packbench.cli import FAILED, FINE, UsageError
-from pytest_packbench.commands.paths import add_packs, add_root
+from pytest_packbench.analysis.listing import name_some
+from pytest_packbench.analysis.records import Document, Records, overview
+from pytest_packbench.cli import FAILED, FINE, UsageError, warn
+from pytest_packbench.commands.paths import add_shared, json_text, write_report, write_stdout
+from pytest_packbench.model.metric import Figure
+from pytest_packbench.reports.overview_markdown import overview_markdown
+from pytest_packbench.runs.folder import LATEST, NO_VERDICT, OUTPUT, REPORT, StoredRunError, find_run_folder
+from pytest_packbench.runs.lines import (
+    STDIN,
+    RecordSource,
+    SkippedLines,
+    controls_of_report,
+    read_errors,
+    read_records,
+    record_source,
+)
+from pytest_packbench.runs.reading import StoredRun, open_run
 
 if TYPE_CHECKING:
     import argparse
     from collections.abc import Iterable, Iterator, Sequence
 
-    from pytest_packbench.analysis.records import Document
-    from pytest_packbench.runs.lines import RecordSource
-    from pytest_packbench.runs.reading import StoredRun
-
-STDIN = _STDOUT = "-"
+_STDOUT = "-"
 _MAX_WRONG = 10
 # what does not apply to a page; the caps may be 0
 _OF_RECORDS = ("run", "out", "format", "strict", "skip_bad", "max_tokens", "max_seconds", "max_cost")
@@ -66,8 +75,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="FILE",
         help="write a page of these runs, given by their folders or SUITE/latest, to this file instead",
     )
-    add_root(parser)
-    add_packs(parser)
+    add_shared(parser, "--root", "--pack")
 
 
 def _cap(text: str) -> float:
@@ -100,23 +108,22 @@ def run(arguments: argparse.Namespace) -> int:
     """
     if arguments.html is not None:
         return _write_html(arguments)
-    from pytest_packbench.runs.lines import record_source
-
     sources = [record_source(_resolve(name)) for name in arguments.files]
     out = _STDOUT if arguments.out is None else arguments.out
     _check_output(out, sources)
     document = _count(sources, arguments)
-    _write(_text(document, arguments.format), out)
+    text = json_text(document, Figure.as_json) if arguments.format == "json" else overview_markdown(document)
+    if out == _STDOUT:
+        write_stdout(text)
+    else:
+        write_report(Path(out), text)
     return FINE if document["passed"] else FAILED
 
 
 def _write_html(arguments: argparse.Namespace) -> int:
     """Write a page of all runs, and return 1 if one of them failed."""
     from pytest_packbench.analysis.conclusion import run_verdict
-    from pytest_packbench.commands.open import stored_page, write_pages
-    from pytest_packbench.runs.folder import NO_VERDICT, find_run_folder
-    from pytest_packbench.runs.lines import STDIN
-    from pytest_packbench.runs.reading import open_run
+    from pytest_packbench.commands.open import pages_html, stored_page
 
     for name in _OF_RECORDS:
         if getattr(arguments, name) is not None:
@@ -130,14 +137,12 @@ def _write_html(arguments: argparse.Namespace) -> int:
     opened = (open_run(folder, complete=True) for folder in folders.values())
     pages = [stored_page(each, arguments.html, arguments) for each in opened]
     title = ", ".join(dict.fromkeys(page.conclusion.run.suite for page in pages))
-    write_pages(arguments.html, pages, title)
+    write_report(arguments.html, pages_html(pages, title))
     return FAILED if any(run_verdict(page.conclusion).status == "failed" for page in pages) else FINE
 
 
 def _resolve(name: str) -> str:
     """Return the folder of the run that an argument names; the argument itself, as a file's name, if it names none."""
-    from pytest_packbench.runs.folder import LATEST, OUTPUT, find_run_folder
-
     path = Path(name)
     if name == STDIN or (path.exists() and path.name != LATEST):
         return name
@@ -145,9 +150,6 @@ def _resolve(name: str) -> str:
 
 
 def _count(sources: Sequence[RecordSource], arguments: argparse.Namespace) -> Document:
-    from pytest_packbench.analysis.records import Records, overview
-    from pytest_packbench.runs.lines import SkippedLines, read_errors, read_records
-
     records, run_id, others = Records(), arguments.run, 0
     skipped = SkippedLines() if arguments.skip_bad else None
     for source in sources:
@@ -178,9 +180,6 @@ def _count(sources: Sequence[RecordSource], arguments: argparse.Namespace) -> Do
 
 def _stored_reports(sources: Iterable[RecordSource]) -> Iterator[Document]:
     """Yield what the reports of runs say in addition to records, as for `overview`; only folders of runs have one."""
-    from pytest_packbench.runs.folder import REPORT, StoredRunError
-    from pytest_packbench.runs.reading import open_run
-
     for source in sources:
         report = Path(source.records).with_name(REPORT)
         if source.errors is None or not report.exists():
@@ -194,18 +193,12 @@ def _stored_reports(sources: Iterable[RecordSource]) -> Iterator[Document]:
                 "controls": _controls_line(report.parent, opened),
             }
         except (StoredRunError, ValueError) as error:
-            from pytest_packbench.reports.terminal import one_line
-
             # the records are read all the same
-            sys.stderr.write(f"packbench: no figures of packs: {one_line(str(error), 400)}\n")
+            warn(f"no figures of packs: {error}")
 
 
 def _controls_line(folder: Path, report: StoredRun) -> str:
     """Return how the controls of a run ended, with the ids of those that did not end as written."""
-    from pytest_packbench.analysis.listing import name_some
-    from pytest_packbench.runs.folder import StoredRunError
-    from pytest_packbench.runs.lines import controls_of_report
-
     try:
         tally = controls_of_report(folder, report.run.run_id, report.stated.controls)
     except (StoredRunError, OSError) as error:
@@ -216,18 +209,6 @@ def _controls_line(folder: Path, report: StoredRun) -> str:
     return f"{tally.line()}; otherwise: {wrong}" if wrong else tally.line()
 
 
-def _text(document: Document, output_format: str | None) -> str:
-    if output_format != "json":
-        from pytest_packbench.reports.overview_markdown import overview_markdown
-
-        return overview_markdown(document)
-    from pytest_packbench.model.metric import Figure
-    from pytest_packbench.reports.terminal import printable_json
-
-    text = json.dumps(document, ensure_ascii=False, allow_nan=False, indent=2, default=Figure.as_json)
-    return printable_json(text) + "\n"
-
-
 def _check_output(out: str, sources: Sequence[RecordSource]) -> None:
     path = Path(out)
     if out == _STDOUT or not path.exists():
@@ -236,16 +217,3 @@ def _check_output(out: str, sources: Sequence[RecordSource]) -> None:
         for name in (source.records, source.errors):
             if name is not None and Path(name).exists() and path.samefile(name):
                 raise UsageError(f"--out: {out} is an input of this report; choose another file")
-
-
-def _write(text: str, out: str) -> None:
-    if out == _STDOUT:
-        # as bytes: records may contain line ends and characters that a terminal's encoding would change
-        sys.stdout.flush()
-        sys.stdout.buffer.write(text.encode("utf-8", "backslashreplace"))
-        sys.stdout.buffer.flush()
-        return
-    from pytest_packbench.commands.paths import write_file
-
-    write_file(Path(out), text)
-    sys.stderr.write(f"wrote report to {out}\n")

@@ -3,50 +3,46 @@
 from __future__ import annotations
 
 import os
-import sys
 from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pytest_packbench.cli import FAILED, FINE
-from pytest_packbench.commands.compare import add_fail_on, true_conditions
-from pytest_packbench.commands.paths import add_packs, add_root, suite_and_pack, write_file
-from pytest_packbench.model.errors import describe_error
-from pytest_packbench.model.score import UNREAD
+from pytest_packbench.analysis.changes import Comparison, compare
+from pytest_packbench.cases.files import CaseIndex, load_case, suite_locations
+from pytest_packbench.cli import FAILED, FINE, warn
+from pytest_packbench.commands.compare import true_conditions
+from pytest_packbench.commands.paths import add_shared, suite_and_pack, write_file, write_stdout
+from pytest_packbench.engine.attempt import score_payload
+from pytest_packbench.engine.contexts import SuiteContext
+from pytest_packbench.engine.result_builder import CaseRef, build_result, unscored_result
+from pytest_packbench.model.errors import CaseError, describe_error
+from pytest_packbench.model.redaction import Redactor
+from pytest_packbench.model.score import TRUNCATED, UNREAD
+from pytest_packbench.reports.diff import diff_markdown
 from pytest_packbench.runs.folder import LACKED, PAYLOADS, StoredRunError, find_run_folder
+from pytest_packbench.runs.reading import StoredRun, open_run
 
 if TYPE_CHECKING:
     import argparse
     from collections.abc import Callable, Iterator
 
-    from pytest_packbench.analysis.changes import Comparison
-    from pytest_packbench.engine.contexts import SuiteContext
     from pytest_packbench.model.case import LoadedCase
     from pytest_packbench.model.pack import Pack
     from pytest_packbench.model.result import Result
     from pytest_packbench.model.suite import Suite
-    from pytest_packbench.runs.reading import StoredRun
-
-_MAX_LINE = 2000
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments."""
     parser.add_argument("run", type=Path, help="the run: its folder, or SUITE/latest")
-    add_root(parser)
-    add_packs(parser)
+    add_shared(parser, "--root", "--pack")
     parser.add_argument("--out", type=Path, help="the Markdown file to write, instead of standard output")
-    add_fail_on(parser)
+    add_shared(parser, "--fail-on")
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Score the stored results again and write how the scores change."""
-    from pytest_packbench.analysis.changes import compare
-    from pytest_packbench.reports.diff import diff_markdown
-    from pytest_packbench.reports.terminal import one_line
-    from pytest_packbench.runs.reading import open_run
-
     folder = find_run_folder(arguments.run)
     stored = open_run(folder, complete=True)
     suite, pack = suite_and_pack(stored.run.requested_suite, arguments, by_name=True)
@@ -57,13 +53,14 @@ def run(arguments: argparse.Namespace) -> int:
     now = replace(stored.run, suite_sha256=suite.sha256, pack=pack.name, pack_version=pack.version)
     after = replace(stored, run=now, results=tuple(rescored(stored, suite, pack, before, problems)))
     comparison = compare(replace(stored, results=before), after)
-    sys.stderr.writelines(f"packbench: not rescored: {one_line(problem, _MAX_LINE)}\n" for problem in problems)
+    for problem in problems:
+        warn(f"not rescored: {problem}")
     failed = true_conditions(arguments.fail_on, comparison)
     note = _note(comparison, stored)
     comparison.differences = ()
     page = diff_markdown(comparison, failed, [note])
     if arguments.out is None:
-        sys.stdout.write(page)
+        write_stdout(page)
     else:
         write_file(arguments.out, page)
     return FAILED if failed else FINE
@@ -88,9 +85,6 @@ def rescored(
     Raises:
         StoredRunError: a file of the run can't be read, or a result is missing.
     """
-    from pytest_packbench.engine.contexts import SuiteContext
-    from pytest_packbench.model.redaction import Redactor
-
     context = SuiteContext.of_results(suite, pack, stored.run.target, redactor=Redactor(os.environ))
     load = _case_loader(suite, pack, problems)
     for result in stored.results:
@@ -121,10 +115,6 @@ def _reduced(result: Result) -> Result:
 
 
 def _rescore(stored: Result, payload: Any, loaded: LoadedCase, context: SuiteContext) -> Result:
-    from pytest_packbench.engine.attempt import score_payload
-    from pytest_packbench.engine.result_builder import CaseRef, build_result, unscored_result
-    from pytest_packbench.model.score import TRUNCATED
-
     case = replace(stored.case, expects_refusal=None, case_sha256=loaded.sha256)
     case_ref = CaseRef(context.suite, context.pack, case, loaded)
     truncated = stored.score.kind == TRUNCATED or any(term.name == TRUNCATED for term in stored.score.terms)
@@ -140,9 +130,6 @@ def _rescore(stored: Result, payload: Any, loaded: LoadedCase, context: SuiteCon
 
 def _case_loader(suite: Suite, pack: Pack, problems: list[str]) -> Callable[[str], LoadedCase | None]:
     """Return a function that reads a current case by its id; it returns None if the case is gone or can't be read."""
-    from pytest_packbench.cases.files import CaseIndex, load_case, suite_locations
-    from pytest_packbench.model.errors import CaseError
-
     index = CaseIndex(suite_locations(suite))
 
     # the trials of a case are consecutive

@@ -1,35 +1,40 @@
-"""`packbench review`: write what reviewers marked on the page of a run into the cases, after showing it as a patch."""
+"""What a person decides, shown before it is written: `review` writes marks into cases, `accept` takes over recordings.
+
+Reviewers mark cases on the page of a run; recordings that change older ones wait for approval.
+"""
 
 from __future__ import annotations
 
 import json
 import os
-import sys
 from argparse import SUPPRESS
+from contextlib import suppress
+from dataclasses import replace
 from difflib import unified_diff
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from pytest_packbench.cases.files import LINES_SUFFIX, format_location, iter_cases
-from pytest_packbench.cases.load import check_case, parse_case, parse_json, parse_mark
-from pytest_packbench.cli import FAILED, FINE, UsageError
-from pytest_packbench.commands.paths import add_packs, add_root, suite_and_pack, write_file
+from pytest_packbench.cases.files import LINES_SUFFIX, CaseIndex, CaseLocation, format_location, iter_cases, load_case
+from pytest_packbench.cases.load import UNSTATED_ADVICE, check_case, parse_as, parse_case, parse_json
+from pytest_packbench.cli import FAILED, FINE, UsageError, warn
+from pytest_packbench.commands.paths import add_run_options, add_shared, say, suite_and_pack, write_file
 from pytest_packbench.files import LIMITS, read_regular
-from pytest_packbench.model.errors import format_value, pluralize
-from pytest_packbench.reports.terminal import printable
+from pytest_packbench.model.errors import CaseError, format_value, pluralize
+from pytest_packbench.model.policy import ReviewMark
 
 if TYPE_CHECKING:
     import argparse
     from collections.abc import Iterator, Sequence
 
-    from pytest_packbench.cases.files import CaseLocation
+    from pytest_packbench.engine.attempt import AttemptState
+    from pytest_packbench.engine.contexts import SuiteContext
     from pytest_packbench.model.case import Case
     from pytest_packbench.model.pack import Pack
-    from pytest_packbench.model.policy import ReviewMark
     from pytest_packbench.model.score import Outcome, Score
     from pytest_packbench.model.suite import Suite
 
 _TITLES = {"gold_is_wrong": "gold is wrong", "also_acceptable": "also acceptable", "quarantine": "quarantine"}
+_MAX_LINES = 60
 _DISPUTED = "the expected answer is disputed: "
 
 
@@ -57,8 +62,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--write", action="store_true", help="change the case files; without it, the patch is only shown"
     )
-    add_root(parser)
-    add_packs(parser)
+    add_shared(parser, "--root", "--pack")
     # removed; its message says what replaces it
     parser.add_argument("--output", help=SUPPRESS)
 
@@ -87,14 +91,12 @@ def run(arguments: argparse.Namespace) -> int:
         for file in changed:
             write_file(file.path, "\n".join(file.lines))
     shown = [line for file in changed for line in file.patch()]
-    sys.stdout.write("".join(f"{printable(line)}\n" for line in [*shown, *done, *notes]))
+    say(*shown, *done, *notes)
     for problem in problems:
-        sys.stderr.write(f"packbench: not applied: {printable(' '.join(problem.split()))}\n")
-    total = pluralize(len(marks), "mark")
-    if arguments.write or not done:
-        sys.stdout.write(f"{len(done)} of {total} written\n")
-    else:
-        sys.stdout.write(f"{len(done)} of {total} would be written; add --write to change the files\n")
+        warn(f"not applied: {problem}")
+    is_final = arguments.write or not done
+    verb = "written" if is_final else "would be written; add --write to change the files"
+    say(f"{len(done)} of {pluralize(len(marks), 'mark')} {verb}")
     return FAILED if problems else FINE
 
 
@@ -108,10 +110,11 @@ def read_marks(path: Path) -> dict[str, ReviewMark]:
     """
     marks: dict[str, ReviewMark] = {}
     sources: dict[tuple[str, str], str] = {}
-    for number, raw in enumerate(read_regular(path, LIMITS["review"]).split(b"\n"), start=1):
+    limit = LIMITS["review"]
+    for number, raw in enumerate(read_regular(path, limit).split(b"\n"), start=1):
         if raw.removeprefix(b"\xef\xbb\xbf").strip():
             source = format_location(str(path), number)
-            mark = marks[source] = parse_mark(raw, source=source)
+            mark = marks[source] = parse_as(ReviewMark, raw, limit, source, CaseError, is_line=True)
             first = sources.setdefault((mark.suite, mark.case), source)
             if first != source:
                 raise UsageError(f"{source}: case {mark.case} is marked at {first} as well; keep one line per case")
@@ -264,3 +267,126 @@ class CaseFile:
         before, after = ("\n".join(lines).split("\n") for lines in (self.before, self.lines))
         context = 0 if self._of_lines else 3
         return unified_diff(before, after, f"a/{self.name}", f"b/{self.name}", n=context, lineterm="")
+
+
+# -- accept --
+
+
+class Taken(NamedTuple):
+    """What was found about one recording.
+
+    Attributes:
+        text: what is shown of it, one or more lines.
+        problem: why it can't be taken over; empty if it can.
+    """
+
+    text: str
+    problem: str = ""
+
+
+def add_accept_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the arguments of `accept`."""
+    parser.add_argument("suite", help="the name of a suite of this project")
+    parser.add_argument("cases", nargs="*", metavar="CASE", help="the ids of cases; all that wait by default")
+    # removed; its message says what replaces it
+    parser.add_argument("--adopt", action="store_true", help=SUPPRESS)
+    parser.add_argument("--dry-run", action="store_true", help="show what would change, and write nothing")
+    add_run_options(parser, "the recordings are for")
+
+
+def run_accept(arguments: argparse.Namespace) -> int:
+    """Show each recording's score before and after and its changed answers, and take it over."""
+    from pytest_packbench.pytest_plugin.project import with_suite
+
+    if arguments.adopt:
+        raise UsageError(f"--adopt was removed: for a recording without conditions, {UNSTATED_ADVICE}")
+
+    def use(context: SuiteContext) -> list[Taken]:
+        if context.suite.bundled:
+            raise UsageError(f'suite "{context.suite.name}": recordings of the installed package can\'t be changed')
+        redact, found = context.redactor.text, _accepted(context, arguments.cases, write=not arguments.dry_run)
+        return [Taken(redact(taken.text), redact(taken.problem)) for taken in found]
+
+    # recordings are replayed whatever the suite, its scripted model, the environment or a copied option says
+    found = with_suite(arguments.suite, [*arguments.options, "--packbench-backend=recorded"], use)
+    say(*(taken.text for taken in found))
+    problems = [taken.problem for taken in found if taken.problem]
+    for problem in problems:
+        warn(f"not taken over: {problem}")
+    verb = "would be taken over" if arguments.dry_run else "taken over"
+    counted = f"{len(found) - len(problems)} of {len(found)} {verb}"
+    say(counted if found else f"suite {arguments.suite}: no recording waits for approval")
+    return FAILED if problems else FINE
+
+
+def _accepted(context: SuiteContext, names: Sequence[str], *, write: bool) -> Iterator[Taken]:
+    """Replay each pending recording beside the older one; move it in the older one's place if it can be replayed."""
+    from pytest_packbench.engine.attempt import attempt
+
+    suite, pack = context.suite, context.pack
+    folder = suite.pending_path("x").parent
+    pending = {path.stem: path for path in sorted(folder.glob("*.json"))}
+    unknown = [name for name in names if name not in pending]
+    if unknown:
+        raise UsageError(f"{unknown[0]}: no recording in {folder} waits for approval")
+    cases = CaseIndex(iter_cases(suite.cases_path))
+    now = replace(context, suite=replace(suite, fixtures=folder.relative_to(suite.path).as_posix()))
+    for name in names or pending:
+        location, loaded = cases.find(name), None
+        if location is not None:
+            with suppress(CaseError):
+                loaded = load_case(location, pack.case_model, file=location.path, pack=pack.name)
+        if loaded is None:
+            yield Taken(f"{name}:", f"{pending[name]}: no case that can be read has this id; remove the recording")
+            continue
+        before, after = attempt(context, loaded), attempt(now, loaded)
+        head = f"{name}: {_score_text(before)} -> {_score_text(after)}"
+        if after.failure is not None:
+            yield Taken(head, f"{pending[name]}: {after.failure.message}")
+            continue
+        yield Taken("\n".join([head, *_difference(before, after)]))
+        if write:
+            pending[name].replace(suite.cassette_path(name))
+
+
+def _score_text(done: AttemptState) -> str:
+    if done.failure is not None:
+        return f"error {done.failure.kind}"
+    score = done.score
+    return "no score" if score is None or score.score is None else f"{score.score:.2f} {score.verdict}"
+
+
+def _difference(before: AttemptState, after: AttemptState) -> list[str]:
+    """Return what two recordings of a case differ in, as a diff of their answers."""
+    old, new = _parts(before), _parts(after)
+    lines: list[str] = []
+    for title in old | new:
+        one, other = (parts.get(title, "").splitlines() for parts in (old, new))
+        if one != other:
+            lines += [f"  {title}:", *(f"    {line}" for line in list(unified_diff(one, other, lineterm="", n=1))[3:])]
+    rest = len(lines) - _MAX_LINES
+    return lines if rest <= 0 else [*lines[:_MAX_LINES], f"  ... {rest} more lines"]
+
+
+def _parts(done: AttemptState) -> dict[str, str]:
+    """Return what is compared of the recording of an attempt: texts, each with a title."""
+    from pytest_packbench.engine.gateway.exchanges import answer_of
+
+    recording = done.cassette.model_dump(mode="json") if done.cassette is not None else {}
+    parts = {"conditions": _text({key: recording.get(key) for key in ("llm_backend", "llm_model", "conditions")})}
+    for number, exchange in enumerate(recording.get("exchanges", ()), 1):
+        said = {key: exchange[key] for key in ("answer", "refusal", "tool_calls") if exchange[key]}
+        only_answer = said.keys() == {"answer"}
+        parts[f"answer {number} ({exchange['role']})"] = _text(said["answer"] if only_answer else said)
+    for number, call in enumerate(recording.get("gateway", ()), 1):
+        end = {key: call[key] for key in ("status", "end")}
+        is_usual = end == {"status": 200, "end": "complete"}
+        answer = answer_of(call)
+        parts[f"answer {number} ({call['method']} {call['path']})"] = _text(
+            answer if is_usual else {**end, "answer": answer}
+        )
+    return parts
+
+
+def _text(value: object) -> str:
+    return value if isinstance(value, str) else json.dumps(value, indent=2, ensure_ascii=False)

@@ -1,27 +1,37 @@
-"""`packbench validate`: check any file of a suite or a run, and print its kind and version."""
+"""The commands about files: `validate` tells their kind, `lint` finds mistakes in a suite, `schema` prints formats."""
 
 from __future__ import annotations
 
 import json
+import os
 import sys
 from collections import Counter
+from dataclasses import asdict, replace
 from functools import lru_cache, partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, get_type_hints
 
 from pytest_packbench.api import load_suite
 from pytest_packbench.cases.files import CaseIndex, case_lines, format_location, iter_cases
-from pytest_packbench.cases.load import (
-    parse_case,
-    parse_cassette,
-    parse_control,
-    read_changes,
-)
+from pytest_packbench.cases.lint import PROFILES, lint
+from pytest_packbench.cases.load import parse_case, parse_cassette, parse_control, read_changes
 from pytest_packbench.cases.recordings import case_of_control, check_target, control_file_problem, escaped_name
-from pytest_packbench.cli import FINE, UNUSABLE
-from pytest_packbench.commands.paths import add_packs, add_trust, bundled_folder, packs_of
+from pytest_packbench.cli import FAILED, FINE, UNUSABLE, UsageError, warn
+from pytest_packbench.commands.paths import (
+    add_shared,
+    bundled_folder,
+    chosen_pack,
+    json_text,
+    packs_for_options,
+    packs_of,
+    say,
+    suite_and_pack,
+)
 from pytest_packbench.files import OpenFile, check_link, open_regular
+from pytest_packbench.model.baseline import CommittedBaseline
 from pytest_packbench.model.case import Case
+from pytest_packbench.model.cassette import Cassette
+from pytest_packbench.model.control import Control
 from pytest_packbench.model.errors import (
     CaseError,
     ControlError,
@@ -33,25 +43,27 @@ from pytest_packbench.model.errors import (
     single_spaced,
     suggestion,
 )
-from pytest_packbench.model.pack import names_checks
-from pytest_packbench.model.policy import CHANGES_NAME
-from pytest_packbench.model.record import EVAL_SCHEMA_VERSION
+from pytest_packbench.model.header import Header
+from pytest_packbench.model.metric import Interval
+from pytest_packbench.model.pack import Pack, names_checks
+from pytest_packbench.model.policy import CHANGES_NAME, AllowedChanges, ReviewMark
+from pytest_packbench.model.record import EVAL_SCHEMA_VERSION, EvalRecord
+from pytest_packbench.model.result import Result, adapter, extension_model, model_of, row_model
 from pytest_packbench.model.run import RUN_DOCUMENT_VERSION
+from pytest_packbench.model.score import Share
 from pytest_packbench.model.suite import BASELINE_NAME, CONFIG_NAME, CONTROLS, FIXTURES, Suite
-from pytest_packbench.reports.terminal import printable
+from pytest_packbench.packs.registry import Packs, builtin
 from pytest_packbench.runs.folder import NoReportError
-from pytest_packbench.runs.journal import ENDED_KEY, HEADER_KEY, JOURNAL_VERSION, read_journal
+from pytest_packbench.runs.journal import ENDED_KEY, HEADER_KEY, JOURNAL_VERSION, Entry, read_journal
 from pytest_packbench.runs.lines import error_lines, payload_lines, read_controls, read_records, record_lines
 from pytest_packbench.runs.reading import open_run, read_baseline
 
 if TYPE_CHECKING:
     import argparse
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator, Sequence
     from collections.abc import Set as AbstractSet
 
-    from pytest_packbench.model.result import Result
-    from pytest_packbench.packs.registry import Packs
-    from pytest_packbench.runs.journal import Entry
+    from pydantic import BaseModel
 
     Reader = Callable[["Piece"], "Found"]
 
@@ -108,8 +120,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="read eval records as the Rust reader does: the suites, backends and values of the spec only",
     )
-    add_packs(parser)
-    add_trust(parser)
+    add_shared(parser, "--pack", "--trust")
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -121,7 +132,7 @@ def run(arguments: argparse.Namespace) -> int:
         lines = (_checked(file, packs, strict=arguments.strict) for file in files)
         for line, is_valid in lines if files else [nothing]:
             is_fine &= is_valid
-            sys.stdout.write(f"{printable(line)}\n")
+            say(line)
     return FINE if is_fine else UNUSABLE
 
 
@@ -212,16 +223,20 @@ def _case(piece: Piece) -> Found:
         if name not in packs:
             problem = Problem("/pack_id", f'unknown pack "{name:.60}"', suggestion(name, sorted(packs)))
             raise CaseError(piece.source, [problem])
-        pack = packs[name]
         # a run reads it by the model of its suite; a mistake in the rules is reported with their own file
-        folder = next((each.parent for each in piece.path.absolute().parents if each.name == "cases"), None)
-        suite = None if folder is None else _suite_in(folder, packs)
+        suite, pack = _suite_around(piece, "cases"), packs[name]
         if isinstance(suite, Suite) and suite.config.pack == name:
             pack = pack.for_suite(suite.config)
         model = pack.case_model
     stem = None if piece.line else piece.path.stem
     case = parse_case(piece.raw, model, source=piece.source, stem=stem, pack=None).case
     return Found(f"case of pack {case.pack_id}", "", case.id)
+
+
+def _suite_around(piece: Piece, folder: str) -> Suite | SuiteError | None:
+    """Return the suite whose folder of this name has a piece, or what is wrong with its rules; None without one."""
+    inner = next((each for each in piece.path.absolute().parents if each.name == folder), None)
+    return None if inner is None else _suite_in(inner.parent, piece.packs)
 
 
 @lru_cache(maxsize=4)
@@ -247,15 +262,13 @@ def _control(piece: Piece) -> Found:
     """Read a control, and check that its suite has its case; of a file elsewhere nothing is known."""
     source = format_location(escaped_name(str(piece.path)), piece.line)
     name = None if piece.line else piece.path.stem
-    is_in_controls, folder = _is_in_controls(piece.path), piece.path.absolute().parent.parent.parent
-    suite = _suite_in(folder, piece.packs) if is_in_controls else None
+    suite = _suite_around(piece, FIXTURES) if _is_in_controls(piece.path) else None
     if isinstance(suite, SuiteError):
         raise suite
-    if suite is None:
-        control = parse_control(piece.raw, source=source, name=name)
-    else:
-        pack = piece.packs[suite.config.pack].for_suite(suite.config)
-        control = parse_control(piece.raw, source=source, name=name, names_checks=names_checks(pack))
+    pack = None if suite is None else piece.packs[suite.config.pack].for_suite(suite.config)
+    checks = None if pack is None else names_checks(pack)
+    control = parse_control(piece.raw, source=source, name=name, names_checks=checks)
+    if suite is not None and pack is not None:
         case_of_control(control, _cases_in(suite.cases_path), source=source)
         check_target(control, pack, suite.config, source=source)
     about = f" of the case {control.case}, which has to end as {control.expected.verdict}"
@@ -343,3 +356,154 @@ def _object(line: bytes) -> dict[str, Any]:
     except (ValueError, RecursionError):
         data = None
     return data if isinstance(data, dict) else {}
+
+
+# -- lint --
+
+
+def add_lint_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the arguments, with an option for each file that the packs can use."""
+    parser.add_argument("suite", help="a suite's name, or its folder; bundled/NAME for a bundled suite")
+    add_shared(parser, "--root", "--pack", "--trust")
+    parser.add_argument(
+        "--profile",
+        choices=PROFILES,
+        default=PROFILES[0],
+        help="which rules are checked: all (own, the default), or without those for suites that are written for "
+        "packbench (imported)",
+    )
+    parser.add_argument("--format", choices=["text", "json"], default="text", help="one line per finding, or JSON")
+    for name, option in packs_for_options(parser).lint_options.items():
+        parser.add_argument(f"--{name}", dest=_dest(name), type=Path, metavar="FILE", help=option.help)
+
+
+def run_lint(arguments: argparse.Namespace) -> int:
+    """Print the findings and their count; return 1 if one of them is an error."""
+    suite, pack = suite_and_pack(arguments.suite, arguments)
+    packs = packs_of(arguments)
+    if not_imported := packs.not_imported(suite.path):
+        warn(f"{os.path.relpath(suite.path / CONFIG_NAME)}: {not_imported}")
+    options = packs.lint_options
+    files = {name: path for name in options if (path := getattr(arguments, _dest(name), None)) is not None}
+    used = {option.name for option in pack.lint_options}
+    if unused := [name for name in files if name not in used]:
+        raise UsageError(
+            f'--{unused[0]}: the pack "{pack.name}" of this suite does not use this file; remove the option'
+        )
+    folder = Path(os.path.relpath(suite.path))
+    findings = [
+        replace(finding, file=(folder / finding.file).as_posix())
+        for finding in lint(suite, pack, files, profile=arguments.profile)
+    ]
+    errors, warnings = (sum(each.severity == severity for each in findings) for severity in ("error", "warning"))
+    if arguments.format == "json":
+        document = {"version": 1, "errors": errors, "warnings": warnings, "findings": [*map(asdict, findings)]}
+        sys.stdout.write(json_text(document))
+    else:
+        say(*(f"{each}{' (warning)' if each.severity == 'warning' else ''}" for each in findings))
+        say(f"{pluralize(errors, 'error')}, {pluralize(warnings, 'warning')}")
+    return FAILED if errors else FINE
+
+
+def _dest(name: str) -> str:
+    return f"lint_{name.replace('-', '_')}"
+
+
+# -- schema --
+
+
+DIALECT = "https://json-schema.org/draft/2020-12/schema"
+KINDS = ("case", "suite", "cassette", "control", "record", "report", "baseline", "policy_changes", "review")
+_OF_PACKS = {"case": ("case_model", "pack_id"), "suite": ("suite_model", "pack")}
+"""The kinds whose model depends on the pack: its attribute, and the key with its name."""
+_MODELS: dict[str, type[BaseModel]] = {
+    "cassette": Cassette,
+    "control": Control,
+    "baseline": CommittedBaseline,
+    "policy_changes": AllowedChanges,
+    "review": ReviewMark,
+}
+"""The models of the kinds that depend on no pack."""
+
+
+def add_schema_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the arguments of `schema`."""
+    parser.add_argument("kind", choices=KINDS)
+    about = "for case and suite: a pack by its name or as MODULE:ATTR (default: all built-in packs)"
+    parser.add_argument("--pack", metavar="PACK", help=about)
+
+
+def run_schema(arguments: argparse.Namespace) -> int:
+    """Print the JSON Schema of a file format, generated from the model that reads it."""
+    packs = None if arguments.pack is None else [chosen_pack(arguments.pack, packs_of(arguments))]
+    sys.stdout.write(json.dumps(schema(arguments.kind, packs), indent=2, ensure_ascii=False) + "\n")
+    return FINE
+
+
+def schema(kind: str, packs: Sequence[Pack] | None = None) -> dict[str, Any]:
+    """Return the JSON Schema (draft 2020-12) of a file format.
+
+    Args:
+        kind: one of `KINDS`.
+        packs: for `case` and `suite`, the packs; None for the built-in ones, each under its name.
+
+    Raises:
+        PackError: a pack can't be loaded.
+    """
+    if kind in _OF_PACKS:
+        generated = _schema_of_packs(kind, packs or [pack for _, pack in sorted(builtin().items())])
+    elif kind in _MODELS:
+        generated = _MODELS[kind].model_json_schema()
+    else:
+        generated = _record_schema() if kind == "record" else _report_schema()
+    return {"$schema": DIALECT, **generated}
+
+
+def _schema_of_packs(kind: str, packs: Sequence[Pack]) -> dict[str, Any]:
+    attribute, key = _OF_PACKS[kind]
+    schemas = []
+    definitions: dict[str, Any] = {}
+    for pack in packs:
+        # packs may use one name for different models
+        prefix = f"{pack.name}." if len(packs) > 1 else ""
+        model: type[BaseModel] = getattr(pack, attribute)
+        generated = model.model_json_schema(ref_template=f"#/$defs/{prefix}{{model}}")
+        definitions |= {prefix + name: definition for name, definition in generated.pop("$defs", {}).items()}
+        if kind == "suite":
+            gate = definitions.get(f"{prefix}Gate", {"properties": {"metric": {}}})
+            gate["properties"]["metric"]["enum"] = list(pack.suite_model.metric_names())
+        generated["properties"][key]["const"] = pack.name
+        schemas.append(generated)
+    united = schemas[0] if len(schemas) == 1 else {"anyOf": schemas}
+    return {"$defs": definitions, **united} if definitions else united
+
+
+def _record_schema() -> dict[str, Any]:
+    """Return the schema of a record, as far as a schema can express it: `EvalRecord` is stricter."""
+    record = adapter(EvalRecord).json_schema()
+    extension = extension_model().model_json_schema()
+    record["$defs"] |= extension.pop("$defs")
+    record["properties"]["packbench"] = extension
+    about = "One line of records.jsonl: eval record, wire version 1. A strict reader accepts three suites only."
+    return {**record, "title": "EvalRecord", "description": about}
+
+
+def _report_schema() -> dict[str, Any]:
+    document = adapter(Header).json_schema()
+    row = row_model().model_json_schema()
+    # in files, a named tuple is an object
+    interval = model_of("Interval", get_type_hints(Interval), Interval._fields)
+    definitions = document.pop("$defs") | row.pop("$defs") | {"Interval": interval.model_json_schema()}
+    document["properties"]["cases"] = {"type": "array", "items": {**row, "additionalProperties": False}}
+    document["required"].append("cases")
+    # what is computed from the other keys, for other readers
+    definitions["Figure"]["properties"]["share"] = adapter(Share | None).json_schema()
+    definitions["PolicyChange"]["properties"]["allowed"] = {"type": "boolean"}
+    return {
+        "$defs": definitions,
+        "title": "Report",
+        "description": "report.json: the document of pytest-json-report with the run under the key packbench.",
+        "type": "object",
+        "required": ["packbench"],
+        "properties": {"packbench": document},
+    }

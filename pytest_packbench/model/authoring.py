@@ -12,14 +12,13 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
-from pytest_packbench.model.case import CASE_ID
+from pytest_packbench.model.case import CASE_ID, LoadedCase
 
 if TYPE_CHECKING:
     import argparse
     from collections.abc import Iterable, Mapping
     from pathlib import Path
 
-    from pytest_packbench.model.case import LoadedCase
     from pytest_packbench.model.cassette import Cassette
 
 Severity = Literal["error", "warning"]
@@ -91,19 +90,6 @@ class CaseDraft:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SourceFlaw:
-    """A part of the source that cannot be converted to a case.
-
-    Attributes:
-        place: its location in the source, such as `questions.csv:12`.
-        message: what is wrong and what was expected, in one line.
-    """
-
-    place: str
-    message: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class SourceRemark:
     """A part of the source that is left out although nothing is wrong with it.
 
@@ -114,6 +100,11 @@ class SourceRemark:
 
     place: str
     message: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SourceFlaw(SourceRemark):
+    """A part of the source that cannot be converted to a case; the message says what is wrong and was expected."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -149,7 +140,7 @@ class Importer(ABC):
         """
 
     @abstractmethod
-    def read(self, arguments: argparse.Namespace) -> Iterable[CaseDraft | SourceFlaw | SourceRemark]:
+    def read(self, arguments: argparse.Namespace) -> Iterable[CaseDraft | SourceRemark]:
         """Yield the cases of the source one by one, and its flaws and remarks where they occur.
 
         Called twice if cases are written; it must yield the same both times.

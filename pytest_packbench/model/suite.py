@@ -10,14 +10,12 @@ from pydantic_core import InitErrorDetails, PydanticCustomError
 
 from pytest_packbench.model.case import TARGET, Expected, ListOf, Name, StrictModel, Text, Threshold
 from pytest_packbench.model.gate import Gate
-from pytest_packbench.model.metric import GENERAL_METRICS
+from pytest_packbench.model.metric import GENERAL_METRICS, Metric
 from pytest_packbench.model.run import BUNDLED
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
-
-    from pytest_packbench.model.metric import Metric
 
 
 CONFIG_NAME = "suite.yaml"

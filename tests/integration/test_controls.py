@@ -155,9 +155,9 @@ def test_files_that_are_no_controls_break_a_control_each(small: Project) -> None
     result = small.run_toy()
     assert result.parseoutcomes() == {"passed": 4, "errors": 4}
     lines = {line["control"]: line for line in small.lines("controls.jsonl")}
-    assert lines.keys() == {"wrong_a", "wrong_b", "pipe.json", "UPPER.JSON", "c.yaml", "a\\nb.json"}
+    assert lines.keys() == {"wrong_a", "wrong_b", "pipe", "UPPER.JSON", "c.yaml", "a\\nb.json"}
     assert all("\n" not in line["file"] + line["nodeid"] for line in lines.values())
-    assert "not a regular file" in lines["pipe.json"]["message"]
+    assert "is a named pipe, not a file" in lines["pipe"]["message"]
     result.stdout.fnmatch_lines(["*4 controls could not be replayed*"])
     result.stdout.no_fnmatch_line("*did not end as written*")
 

@@ -138,7 +138,7 @@ def test_validate_and_lint_refuse_what_a_run_refuses(tmp_path: Path, capsys: pyt
         "UPPER.JSON": "not read as a control, because of its suffix; rename it to .json, or remove it",
         "c.yaml": "not read as a control, because of its suffix; rename it to .json, or remove it",
         "a\\nb.json": "its name has control characters, line breaks, marks of direction or bytes that are not UTF-8",
-        "pipe.json": "not a regular file; replace it by a file, or remove it",
+        "pipe.json": "is a named pipe, not a file; replace it by a file, or remove it",
         "inside": "a folder is not read; move its controls to controls",
         "lost.json": "No such file or directory",
         "lost.jsonl": "No such file or directory",

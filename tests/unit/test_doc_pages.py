@@ -15,7 +15,6 @@ import subprocess
 import sys
 import tomllib
 from importlib import import_module
-from keyword import iskeyword
 from typing import TYPE_CHECKING, Any
 
 import jsonschema
@@ -23,8 +22,8 @@ import pytest
 import yaml
 
 import pytest_packbench
-from pytest_packbench.cli import COMMANDS, UNUSABLE, main
-from pytest_packbench.commands.schema import KINDS, schema
+from pytest_packbench.cli import COMMANDS, UNUSABLE, declare, main
+from pytest_packbench.commands.validate import KINDS, schema
 from pytest_packbench.packs import TARGET_FILES
 from pytest_packbench.packs.generic.pack import GenericPack
 from pytest_packbench.packs.tariff.pack import TariffPack
@@ -35,7 +34,6 @@ from tests.unit.test_architecture import MAY_IMPORT
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
-    from types import ModuleType
 
     from pytest_packbench.model.suite import SuiteConfig
 
@@ -104,8 +102,7 @@ def parse_command(words: list[str]) -> None:
         return
     assert words[0] in COMMANDS
     parser = argparse.ArgumentParser(exit_on_error=False)
-    module: ModuleType = import_module(f"pytest_packbench.commands.{words[0]}{'_' * iskeyword(words[0])}")
-    module.add_arguments(parser)
+    declare(words[0], parser)
     parser.parse_args(words[1:])
 
 

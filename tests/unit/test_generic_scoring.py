@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from pytest_packbench.api import load_suite, score
 from pytest_packbench.cases.load import check_case
-from pytest_packbench.commands.schema import schema
+from pytest_packbench.commands.validate import schema
 from pytest_packbench.model.authoring import FiledCase
 from pytest_packbench.model.errors import CaseError, SuiteError
 from pytest_packbench.model.score import Score, Term

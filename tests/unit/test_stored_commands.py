@@ -221,7 +221,7 @@ def test_no_command_prints_what_a_terminal_obeys_or_a_traceback(
     def interrupt(_arguments: object) -> int:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("pytest_packbench.commands.schema.run", interrupt)
+    monkeypatch.setattr("pytest_packbench.commands.validate.run_schema", interrupt)
     assert packbench("schema", "case") == (2, "packbench: interrupted\n")
 
 

@@ -18,8 +18,8 @@ import pytest
 from pytest_packbench.analysis.conclusion import conclude
 from pytest_packbench.api import load_suite
 from pytest_packbench.cli import main
+from pytest_packbench.commands.validate import schema
 from pytest_packbench.model.report import Outline
-from pytest_packbench.model.schema import REPORT
 from pytest_packbench.reports.document import run_document
 from pytest_packbench.runs.journal import Journal
 from pytest_packbench.runs.reading import open_run
@@ -274,8 +274,8 @@ def test_each_reader_of_a_header_refuses_what_is_wrong_in_it_by_its_place(
 ) -> None:
     folder, (value, problem) = project.run(1, results()), WRONG[key]
     project.edit(folder, lambda stored: stored.update(figures=[{**FIGURE, "number": 1}]))
-    schema = jsonschema.Draft202012Validator(REPORT)
-    schema.validate(json.loads((folder / "report.json").read_bytes()))
+    reports = jsonschema.Draft202012Validator(schema("report"))
+    reports.validate(json.loads((folder / "report.json").read_bytes()))
     *inner, last = (int(step) if step.isdecimal() else step for step in key.split("/"))
 
     def change(stored: Any) -> None:
@@ -284,7 +284,7 @@ def test_each_reader_of_a_header_refuses_what_is_wrong_in_it_by_its_place(
         stored[last] = value
 
     project.edit(folder, change)
-    assert not schema.is_valid(json.loads((folder / "report.json").read_bytes()))
+    assert not reports.is_valid(json.loads((folder / "report.json").read_bytes()))
     place, _, words = problem.rpartition(": ")
     line = f"{folder.name}/report.json: /packbench/{key}{place}: not a run document: {words}"
     for arguments in (

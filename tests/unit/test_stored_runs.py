@@ -13,12 +13,11 @@ from pydantic import ValidationError
 
 from pytest_packbench.analysis.changes import committed_baseline
 from pytest_packbench.cli import main
-from pytest_packbench.commands.validate import kind_of
+from pytest_packbench.commands.validate import kind_of, schema
 from pytest_packbench.model.baseline import BaselineChange
 from pytest_packbench.model.errors import format_value
 from pytest_packbench.model.policy import ReviewMark
 from pytest_packbench.model.result import Result, extension_model, extension_problem, result_from
-from pytest_packbench.model.schema import RECORD, REPORT
 from pytest_packbench.model.score import VERDICTS
 from pytest_packbench.packs.registry import Packs
 from pytest_packbench.reports.document import run_document
@@ -341,6 +340,7 @@ def test_damaged_reports_rows_and_records_are_named_by_their_place(folder: Path,
     assert [(result.attempt.trial, result.score.score) for result in trials] == [(0, 0.5), (1, 0.5)]
 
 
+RECORD, REPORT = schema("record"), schema("report")
 EXTENSION_SCHEMA = jsonschema.Draft202012Validator({**RECORD["properties"]["packbench"], "$defs": RECORD["$defs"]})
 ROW = {**REPORT["properties"]["packbench"]["properties"]["cases"]["items"], "$defs": REPORT["$defs"]}
 ODD = st.sampled_from(
