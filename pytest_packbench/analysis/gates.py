@@ -143,10 +143,10 @@ class GateJudge(NamedTuple):
         if gate.max_ratio_to_baseline is None:
             return True, ""
         limit, problem = f"max {gate.max_ratio_to_baseline:g} x baseline", self._unusable(gate.metric)
-        if problem:
+        if problem or self.outcome is None or self.outcome.comparison is None:
             return False, f"{limit}: {problem}"
         # over the same cases on both sides, so that the ratio measures the change and not the choice of cases
-        both = (groups_by(groups, gate.by).get(value or "", ResultSums()) for groups in self.numbers.unchanged)
+        both = self.outcome.comparison.groups[gate.by or "", value or ""].sums
         before, now = (measure(sums, self.numbers.metrics[gate.metric], gate.depth) for sums in both)
         if not before.bottom or not now.bottom:
             return False, f"{limit}: no judged case is unchanged in both runs"

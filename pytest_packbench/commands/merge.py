@@ -18,9 +18,9 @@ from pytest_packbench.runs.folder import DIFF, PAGE, SUMMARY, StoredRunError, fi
 
 if TYPE_CHECKING:
     import argparse
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable, Iterator
 
-    from pytest_packbench.analysis.conclusion import Conclusion, RunEvaluator
+    from pytest_packbench.analysis.conclusion import Conclusion
     from pytest_packbench.cases.files import CaseIndex, CaseLocation
     from pytest_packbench.model.control import ControlResult, ControlTally
     from pytest_packbench.model.pack import Pack
@@ -54,7 +54,7 @@ def run(arguments: argparse.Namespace) -> int:
     Raises:
         UsageError: the runs can't be merged, or a file of the merged run can't be written.
     """
-    from pytest_packbench.analysis.conclusion import RunEvaluator, run_verdict
+    from pytest_packbench.analysis.conclusion import conclude, run_verdict
     from pytest_packbench.cases.files import CaseIndex, suite_locations
     from pytest_packbench.commands.open import pages_html, project_page
     from pytest_packbench.reports.document import run_document
@@ -81,16 +81,18 @@ def run(arguments: argparse.Namespace) -> int:
     index = CaseIndex(suite_locations(suite))
     # shards together cover the suite: a case in none of them did not run
     absent = partial(_absent, merged, suite, pack, index)
-    evaluator = RunEvaluator(merged, suite.config, pack.depths, earlier)
     writer = RunWriter(arguments.output, merged.suite, merged.run_id, atomic=True)
     try:
         with writer:
             changed = partial(_changed, suite, index, merged.mode)
-            writer.write_results(_counted(merge.results(sorted(index), absent, changed), evaluator))
-            conclusion = evaluator.conclusion(replace(merged, partial=merge.partial()))
+            results = writer.writing(merge.results(sorted(index), absent, changed))
+            conclusion = conclude(merged, results, suite.config, pack.depths, earlier)
             # results are read one by one, so once more; a pack without figures reads none
             again = partial(writer.written_results, merged.suite)
-            conclusion = replace(_with_figures(conclusion, pack, again), controls=_controls(merge, suite))
+            conclusion = _with_figures(conclusion, pack, again)
+            # what is missing is known once all is read
+            run = replace(merged, partial=merge.partial())
+            conclusion = replace(conclusion, run=run, controls=_controls(merge, suite))
             writer.write_controls(() if conclusion.controls is None else conclusion.controls.results)
             _write_summary(writer, conclusion)
             of, path, folder = (suite, pack), writer.folder / PAGE, writer.folder
@@ -168,14 +170,6 @@ def _is_same(result: ControlResult, found: CaseLocation | None) -> bool:
         # one that was broken or did not run may have a line without it
         return True
     return (result.case, result.expected.as_json()) == (control.case, control.expected.as_json())
-
-
-def _counted(results: Iterable[Result], evaluator: RunEvaluator) -> Iterator[Result]:
-    from pytest_packbench.analysis.counting import by_case
-
-    for trials in by_case(results):
-        evaluator.add(trials)
-        yield from trials
 
 
 def _with_figures(conclusion: Conclusion, pack: Pack, results: Callable[[], Iterator[Result]]) -> Conclusion:

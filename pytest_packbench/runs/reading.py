@@ -76,8 +76,7 @@ class StoredRun:
         history: how a committed baseline came about, the oldest change first.
         lists_all_cases: whether cases without a score are included; False if only records were read, which do not
             count them.
-        attempts: for each case of a committed baseline, which has one result for all trials of a case, how many of its
-            trials passed and how many there were; None for a run.
+        committed: whether it is a committed baseline, which has one result for all trials of a case.
         complete: whether results have their records and payloads, as far as there are files with them.
     """
 
@@ -87,7 +86,7 @@ class StoredRun:
     header: Outline | None = None
     history: tuple[BaselineChange, ...] = ()
     lists_all_cases: bool = True
-    attempts: Mapping[str, tuple[int, int]] | None = None
+    committed: bool = False
     complete: bool = False
 
     def read(self) -> Self:
@@ -105,7 +104,7 @@ class StoredRun:
         """
         if self.complete:
             yield from self.results
-        elif self.attempts is None:
+        elif not self.committed:
             yield from open_run(Path(self.source), complete=True).results
 
     @property
@@ -522,11 +521,11 @@ def _open_baseline(path: Path) -> StoredRun:
         settings={"trials": of.trials, "trials_rule": of.trials_rule} if of.trials > 1 else {},
     )
     shared = {"suite": of.suite, "file": path.name, "timestamp": of.finished_at}
-    results, attempts = [], {}
+    results = []
     for test_id, case in baseline.cases.items():
         stated = {"verdict": case.verdict, "kind": case.kind or "", "score": case.score, "judge": case.judge}
         names = {"test_id": test_id, "case_id": test_id.rpartition(":")[2], "nodeid": test_id}
-        results.append(result_from({**shared, **names, **stated, "case_sha256": case.sha256}))
-        attempts[test_id] = int(case.verdict == "passed") if case.passed is None else case.passed, case.trials
+        result = result_from({**shared, **names, **stated, "case_sha256": case.sha256})
+        results.append(replace(result, folded=result.trials if case.passed is None else (case.passed, case.trials)))
     ordered = tuple(sorted(results, key=sort_key))
-    return StoredRun(source=str(path), run=run, results=ordered, history=baseline.history, attempts=attempts)
+    return StoredRun(source=str(path), run=run, results=ordered, history=baseline.history, committed=True)

@@ -94,13 +94,12 @@ def _other_pipeline(stored: StoredRun, request: BaselineRequest) -> Iterator[str
     """Yield in what the pipeline of a baseline differs from that of the run, as far as both are known."""
     before, now = stored.run, request.run
     # a committed baseline has one result for each case, without its model
-    is_committed = stored.attempts is not None
-    models = before.model or "" if is_committed else ", ".join(models_of(stored.results))
+    models = before.model or "" if stored.committed else ", ".join(models_of(stored.results))
     guards = [", ".join(each.settings.get("guards", ())) or "none" for each in (before, now)]
     pairs = [
         ("target", before.target, now.target),
         ("model", models, ", ".join(request.models)),
-        *([] if is_committed else [("guards", *guards)]),
+        *([] if stored.committed else [("guards", *guards)]),
     ]
     for name, old, new in pairs:
         if old and new and old != new:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import secrets
 import shutil
+from collections import deque
 from contextlib import ExitStack, suppress
 from typing import TYPE_CHECKING, Any, BinaryIO, Self
 
@@ -149,7 +150,13 @@ class RunWriter:
             self.journal.close()
 
     def write_results(self, results: Iterable[Result]) -> None:
+        """Write all results as `writing` does."""
+        deque(self.writing(results), 0)
+
+    def writing(self, results: Iterable[Result]) -> Iterator[Result]:
         """Write `records.jsonl`, `errors.jsonl` (only if there are any), `payloads.jsonl`, and the rows of the report.
+
+        Each result is yielded when its lines are written; the files are replaced after the last one.
 
         Args:
             results: one for each attempt, in order, with record and payload; read one by one, and not kept in memory.
@@ -179,6 +186,7 @@ class RunWriter:
                 if payload is not None:
                     about = {"test_id": case.test_id, "case_id": case.case_id, "trial": result.attempt.trial}
                     payloads.write(_line({"run_id": run_id, **about, "result": payload}))
+                yield result
         if errors is None:
             # an earlier session of the run may have written it
             errors_path.unlink(missing_ok=True)

@@ -273,8 +273,7 @@ def test_exactly_the_planted_flips_are_shown_with_both_answers() -> None:
 
 def compared(before: Sequence[Result], now: Sequence[Result], *, committed: bool = False, **of: Any) -> str:
     """Return the text of the page of a run that is compared with another."""
-    attempts = {each.case.test_id: (1, 1) for each in before} if committed else None
-    stored = StoredRun(source="r", run=run(run_id="BEFORE"), results=tuple(before), attempts=attempts)
+    stored = StoredRun(source="r", run=run(run_id="BEFORE"), results=tuple(before), committed=committed)
     rules, pack = SuiteConfig.model_validate({"pack": "generic"}), builtin()["generic"]
     conclusion = conclude(run(**of), now, rules, pack.depths, BaselineLookup(stored=stored, requested="r"))
     return Page(html_of(RunPage(conclusion, scores_of(now)))).shown

@@ -11,6 +11,7 @@ from pathlib import Path
 from string import Template
 from typing import TYPE_CHECKING, NamedTuple
 
+from pytest_packbench.analysis.counting import cases_of
 from pytest_packbench.reports.blocks import html_text
 from pytest_packbench.reports.plots import BINS
 
@@ -125,7 +126,6 @@ def baseline_cases(outcome: BaselineOutcome | None) -> dict[str, Result] | None:
     """
     if outcome is None or outcome.compared is None or outcome.stored is None:
         return None
-    from pytest_packbench.analysis.changes import cases_of
     from pytest_packbench.runs.folder import StoredRunError
 
     stored = outcome.stored
