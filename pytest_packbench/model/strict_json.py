@@ -13,7 +13,7 @@ from math import isfinite
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterator
 
 
 U32_MAX = 2**32 - 1
@@ -120,11 +120,6 @@ def has_control_characters(name: str) -> bool:
     return not name.isprintable() and _CONTROL.search(name) is not None
 
 
-def expected_integer(maximum: int) -> str:
-    """Return the description of an integer from 0 to `maximum`, for messages."""
-    return f"expected an integer 0..{maximum}"
-
-
 def printable_repr(value: object) -> str:
     """Return the `printable` form of a value's repr; its type if it has no repr."""
     try:
@@ -172,16 +167,4 @@ def is_plain(value: Any) -> bool:  # noqa: C901 - a function call per value take
                 or (kind is float and isfinite(item))
             ):
                 return False
-    return True
-
-
-def all_finite(values: Iterable[Any]) -> bool:
-    """Return whether all numbers are finite: from_json parses 1e999 as infinity, which JSON cannot express."""
-    for value in values:
-        kind = type(value)
-        if kind is float:
-            if not isfinite(value):
-                return False
-        elif (kind is dict and not all_finite(value.values())) or (kind is list and not all_finite(value)):
-            return False
     return True

@@ -23,7 +23,7 @@ from pytest_packbench.model.record import EvalRecord, RecordError, strict_proble
 from pytest_packbench.model.result import adapter, extension_problem
 from pytest_packbench.model.run import Text  # noqa: TC001 - pydantic reads the types of fields
 from pytest_packbench.model.score import Count, Verdict  # noqa: TC001 - likewise
-from pytest_packbench.model.strict_json import U32_MAX, expected_integer, parse_strict, printable
+from pytest_packbench.model.strict_json import U32_MAX, parse_strict, printable
 from pytest_packbench.runs.folder import CONTROLS, ERRORS, RECORDS, StoredRunError
 
 if TYPE_CHECKING:
@@ -372,7 +372,7 @@ def _open_record(line: bytes | str) -> EvalRecord:
     # called for every line, so that only the trial is checked: with run and test id it identifies the record
     trial = extension.get("trial", 0) if extension else 0
     if not (type(trial) is int and 0 <= trial <= U32_MAX):
-        raise RecordError(f"packbench.trial: {expected_integer(U32_MAX)}, got {printable(repr(trial))}")
+        raise RecordError(f"packbench.trial: expected an integer 0..{U32_MAX}, got {printable(repr(trial))}")
     return record
 
 
