@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from pytest_packbench.model.result import Result
+    from pytest_packbench.model.score import Score
 
 
 _Item = TypeVar("_Item")
@@ -102,8 +103,13 @@ def without_record(case: Result) -> Result:
 
 
 def _worst_first(case: Result) -> tuple[float, str, str]:
-    below = (case.score.score or 0.0) - (case.score.threshold or 0.0) if case.score.verdict == "failed" else 0.0
+    below = how_far_below(case.score) if case.score.verdict == "failed" else 0.0
     return below, case.case.case_id, case.case.test_id
+
+
+def how_far_below(score: Score) -> float:
+    """Return how far a score is from its threshold, negative if it is below; what is missing counts as 0."""
+    return (score.score or 0.0) - (score.threshold or 0.0)
 
 
 def error_key(text: str, case_id: str, file: str) -> str:

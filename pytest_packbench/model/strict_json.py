@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import re
 from collections import Counter
+from dataclasses import asdict, is_dataclass
 from math import isfinite
 from typing import TYPE_CHECKING, Any
 
@@ -22,6 +23,7 @@ SURROGATE = re.compile(r"[\ud800-\udfff]")
 """Half of a UTF-16 pair: not valid in UTF-8, but possible in a Python string and as a JSON escape."""
 _CONTROL = re.compile("[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
 _MAX_LENGTH = 60
+_SCALARS = frozenset({str, int, bool, type(None)})
 # Well below the limits of json and pydantic_core, so that every valid record can be written and read.
 MAX_DEPTH = 100
 MAX_BITS = 14_000
@@ -92,6 +94,21 @@ def without_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     if len(data) < len(pairs):
         raise RepeatedKeyError(Counter(key for key, _ in pairs).most_common(1)[0][0])
     return data
+
+
+def finite_json(value: Any) -> Any:
+    """Copy a value as plain JSON: keys become strings, numbers that are not finite null.
+
+    Tuples become arrays, named tuples and dataclasses objects.
+    """
+    if isinstance(value, dict):
+        # without a call for what is most frequent
+        return {str(key): item if type(item) in _SCALARS else finite_json(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return finite_json(value._asdict()) if hasattr(value, "_asdict") else [finite_json(item) for item in value]
+    if isinstance(value, float) and not isfinite(value):
+        return None
+    return finite_json(asdict(value)) if is_dataclass(value) and not isinstance(value, type) else value
 
 
 def has_surrogate(text: str) -> bool:

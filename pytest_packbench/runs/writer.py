@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO, Self
 
 from pytest_packbench.files import check_link, encode_utf8, replace_atomic, write_atomic
 from pytest_packbench.model.result import Result, result_from
+from pytest_packbench.model.strict_json import finite_json
 from pytest_packbench.runs.folder import (
     CONTROLS,
     DRAFTS,
@@ -24,7 +25,7 @@ from pytest_packbench.runs.folder import (
     ensure_gitignore,
 )
 from pytest_packbench.runs.journal import Journal, rewrite_journal
-from pytest_packbench.runs.lines import compact_json, finite_json, finite_line
+from pytest_packbench.runs.lines import compact_json, finite_line
 from pytest_packbench.runs.reading import checked_results, sort_key
 
 if TYPE_CHECKING:
