@@ -197,6 +197,7 @@ def project_page(
     from pytest_packbench.reports.page import page_of_run
     from pytest_packbench.reports.page.case_data import NO_SOURCES, root_link
     from pytest_packbench.reports.story import Place
+    from pytest_packbench.runs.stored import earlier_runs
 
     rootdir, notes = rootdir_of(arguments), [*notes]
     panels: tuple[Panel, ...] = ()
@@ -208,7 +209,8 @@ def project_page(
         texts = hide_prompts(source_texts(suite, rootdir), pack, are_kept=are_kept)
         sources = sources._replace(can_accept=can_accept(pack, suite.config), **texts._asdict())
         panels = _panels(pack, results(), conclusion.figures, notes)
-    return page_of_run(conclusion, results, sources, folder=folder, notes=notes, panels=panels)
+    earlier = earlier_runs(folder.parent, conclusion.run)
+    return page_of_run(conclusion, results, sources, earlier=earlier, notes=notes, panels=panels)
 
 
 def write_pages(path: Path, pages: Sequence[RunPage], title: str) -> None:

@@ -17,9 +17,11 @@ from pytest_packbench.analysis.formatting import (
     format_percent,
 )
 from pytest_packbench.analysis.listing import MAX_ROWS
-from pytest_packbench.analysis.trend import TrendPoint
+from pytest_packbench.analysis.trend import since
 from pytest_packbench.model.errors import pluralize
 from pytest_packbench.model.gate import CHANGE_METRICS, gates_text
+from pytest_packbench.model.report import Outline
+from pytest_packbench.model.run import RUN_DOCUMENT_VERSION
 from pytest_packbench.model.score import FIXTURE
 from pytest_packbench.reports.blocks import (
     Cell,
@@ -345,29 +347,29 @@ def _printed_failures(conclusion: Conclusion) -> Table:
 def _trend(page: RunPage) -> Iterator[Block]:
     if not page.trend:
         return
-    points = [*page.trend, *_own_point(page)]
+    # a part of a suite is no point of its trend
+    points = [*page.trend, *([] if page.conclusion.run.partial else [_outline(page.conclusion)])]
     earlier = pluralize(len(page.trend), "earlier complete run")
     own = " and this one" if len(points) > len(page.trend) else "; this one has only a part of the suite"
     yield Text(f"{earlier} of this suite with the same mode, target and model{own}. {_LINES}", css="intro")
     yield Markup(trend_svg(points))
     table = trend_table(
-        "Runs, oldest first", points, [{}, *({"change": now.since(old)} for old, now in pairwise(points))]
+        "Runs, oldest first", points, [{}, *({"change": since(old, now)} for old, now in pairwise(points))]
     )
     yield Section("The same as a table", [table], folded=True)
 
 
-def _own_point(page: RunPage) -> Iterator[TrendPoint]:
-    """Yield the run as a point of its trend; a part of a suite is no such point."""
-    run, overall = page.conclusion.run, page.conclusion.statistics.overall
-    if not run.partial:
-        yield TrendPoint(
-            run=run,
-            status=run_verdict(page.conclusion).status,
-            passed=overall.passed,
-            judged=overall.n,
-            mean_score=overall.mean_score,
-            interval=overall.interval,
-        )
+def _outline(conclusion: Conclusion) -> Outline:
+    statistics = conclusion.statistics
+    return Outline(
+        version=RUN_DOCUMENT_VERSION,
+        status=run_verdict(conclusion).status,
+        complete=True,
+        run=conclusion.run,
+        totals=statistics.totals,
+        overall=statistics.overall,
+        models=statistics.models,
+    )
 
 
 def _scores(scores: Scores) -> Iterator[Block]:
