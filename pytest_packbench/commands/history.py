@@ -16,7 +16,7 @@ from pytest_packbench.cli import FINE, UsageError
 from pytest_packbench.commands.paths import add_output
 from pytest_packbench.model.errors import pluralize, suggestion
 from pytest_packbench.model.result import values_of
-from pytest_packbench.reports.blocks import SIGNS, Facts, Section, Table, Text, aligned, markdown
+from pytest_packbench.reports.blocks import SIGNS, Facts, Section, Table, Text, markdown
 from pytest_packbench.reports.plots import minute
 from pytest_packbench.reports.story import trend_table
 from pytest_packbench.reports.terminal import printable_json
@@ -116,7 +116,7 @@ def run(arguments: argparse.Namespace) -> int:
     if not arguments.all:
         blocks.append(Text(_not_shown(hidden, [other["run"] for other in others])))
     # each table is as long as was asked for
-    text = aligned(markdown(blocks, level=2, max_rows=sys.maxsize))
+    text = markdown(blocks, level=2, max_rows=sys.maxsize, padded=True)
     if arguments.format == "json":
         text = printable_json(json.dumps({"version": _VERSION, "suite": suite, **document}, ensure_ascii=False))
     # answers of models may contain what can't be encoded

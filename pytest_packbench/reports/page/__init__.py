@@ -183,7 +183,7 @@ def page_html(
     ]
     css, script = page_source("page.css") + page_source("cases.css"), page_source("page.js") if blocks else ""
     return Template(page_source("page.html")).substitute(
-        title=html_text(title, redact),
+        title=html_text(redact(title)),
         policy=_policy(css, script),
         css=css,
         links="".join(f'<li><a href="#{name}">{name.capitalize()}</a></li>' for name in links),
