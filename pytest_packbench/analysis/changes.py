@@ -434,8 +434,7 @@ class ConditionError(ValueError):
     """A condition is invalid; the message is one line that says what was expected."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FailCondition:
+class FailCondition(NamedTuple):
     """A condition on a comparison, which fails if the condition is met.
 
     Attributes:

@@ -48,8 +48,6 @@ Status = Literal["passed", "failed", "partial"]
 _STATUSES: tuple[Status, ...] = ("passed", "partial", "failed")
 # what pytest or a person stopped is partial; what a cap of the run stopped fails it
 _STOPPED_FROM_OUTSIDE = ("interrupted", "stopped early")
-# how many failing gates a sentence names
-_MAX_NAMED = 3
 _REPLAYED_WHOLE = ("http:", "https:", "cmd:")
 _PROVEN = (
     "A passed case proves that the target, given these answers, ends as the case expects; "
@@ -119,11 +117,9 @@ class Conclusion:
 
         A live run that has measured nothing fails too.
         """
-        return bool(
-            not all(gate.passed for gate in self.gates)
-            or (self.baseline and self.baseline.failures)
-            or (self.policy and self.policy.failed)
-            or (self.controls and self.controls.wrong)
+        return (
+            any(_failures_of_the_measure(self))
+            or not all(gate.passed for gate in self.gates)
             or (self.measured_nothing and self.run.mode != FIXTURE)
         )
 
@@ -350,7 +346,7 @@ def _failures(conclusion: Conclusion) -> Iterator[str]:
     if len(failed) == 1:
         yield f"gate {failed[0].text}"
     elif failed:
-        names = name_some([gate.subject for gate in failed[:_MAX_NAMED]], len(failed))
+        names = name_some([gate.subject for gate in failed])
         yield f"{len(failed)} of {pluralize(len(gates), 'gate')} failed: {names}"
 
 
@@ -413,7 +409,7 @@ def _unnoticed(conclusion: Conclusion) -> Iterator[str]:
 def _unproven(gates: Sequence[GateResult]) -> str:
     """Return which of the gates passed although the count is too small to show that the rate is within its bounds."""
     names = [gate.subject for gate in gates if gate.proven is False]
-    return f", not proven: {name_some(names[:_MAX_NAMED], len(names))}" if names else ""
+    return f", not proven: {name_some(names)}" if names else ""
 
 
 def _ran_target(run: Run) -> bool:

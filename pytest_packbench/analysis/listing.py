@@ -120,7 +120,7 @@ def error_key(text: str, case_id: str, file: str) -> str:
     return text
 
 
-def name_some(names: Sequence[str], count: int) -> str:
-    """Return the first names of a list in words, with how many more it has."""
-    shown = ", ".join(names)
-    return f"{shown} and {count - len(names)} more" if count > len(names) else shown
+def name_some(names: Sequence[str], count: int = 0, *, limit: int = _MAX_NAMED) -> str:
+    """Return the first names of a list in words, with how many more there are: of `count` in all, if more."""
+    shown, hidden = ", ".join(names[:limit]), max(count, len(names)) - limit
+    return f"{shown} and {hidden} more" if hidden > 0 else shown

@@ -154,7 +154,7 @@ def _trends(
 def _not_shown(hidden: Mapping[Kind, int], others: Sequence[str]) -> str:
     parts = [f"{pluralize(number, 'run')} in {kind}" for kind, number in hidden.items()]
     if others:
-        parts.append(f"{pluralize(len(others), 'run')} in no trend ({name_some(others[:_MAX_NAMED], len(others))})")
+        parts.append(f"{pluralize(len(others), 'run')} in no trend ({name_some(others)})")
     return f"Not shown: {'; '.join(parts)}. --all shows all runs." if parts else ""
 
 
