@@ -98,18 +98,15 @@ class Change(NamedTuple):
         return len(hashes) > 1 or self.judges_differ
 
     @property
-    def quarantined(self) -> bool:
-        """Whether its notes exclude it from the rates now, and did not before."""
-        return self.after.score.quarantined and not self.before.score.quarantined
-
-    @property
     def kinds(self) -> list[str]:
         """The kinds of change, first the one under which it is listed.
 
         An edited case is another case, so that it is of no kind of `_KINDS`.
         """
         kinds = ["hash_changed"] if self.edited else [kind for kind, applies in _KINDS.items() if applies(self)]
-        return ["quarantined", *kinds] if self.quarantined else kinds
+        # excluded from the rates by its notes now, and not before
+        was, is_now = (end.score.quarantined for end in self)
+        return ["quarantined", *kinds] if is_now and not was else kinds
 
 
 def _is_new_failure(before: str, after: str) -> bool:

@@ -13,7 +13,6 @@ from collections import Counter, defaultdict
 from dataclasses import replace
 from functools import reduce
 from itertools import groupby
-from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pytest_packbench.analysis.intervals import wilson_interval
@@ -290,10 +289,10 @@ class Statistics(NamedTuple):
     refusals: Refusals
     authored: int
     models: dict[str, int]
-    cached: int = 0
-    remarks: Mapping[str, int] = MappingProxyType({})
-    trials: TrialFigures | None = None
-    exposure: Exposure | None = None
+    cached: int
+    remarks: Mapping[str, int]
+    trials: TrialFigures | None
+    exposure: Exposure | None
 
     @property
     def all_authored(self) -> bool:

@@ -322,10 +322,10 @@ def _changed(title: str, comparison: Comparison, kinds: Sequence[str], link: Lin
     return Section(titled, [table._replace(title=titled, rows=rows, numbers=(4,), quiet=True)], css=css)
 
 
-def _case_cell(test_id: str, link: Link | None = None, more: str = "") -> Cell:
+def _case_cell(test_id: str, link: Link | None = None) -> Cell:
     """Return the name of a case without that of its suite, which all cases of a page share; with a link to it."""
     name = test_id.partition(":")[2] or test_id
-    return Cell(f"{name}{more}", href="" if link is None else link(test_id), css="case")
+    return Cell(name, href="" if link is None else link(test_id), css="case")
 
 
 def _failed_before(row: Row) -> bool:
