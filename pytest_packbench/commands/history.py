@@ -20,7 +20,7 @@ from pytest_packbench.reports.blocks import SIGNS, Facts, Section, Table, Text, 
 from pytest_packbench.reports.plots import minute
 from pytest_packbench.reports.story import trend_table
 from pytest_packbench.reports.terminal import printable_json
-from pytest_packbench.runs.stored import open_complete, run_folders
+from pytest_packbench.runs.reading import open_complete, run_folders
 
 if TYPE_CHECKING:
     import argparse

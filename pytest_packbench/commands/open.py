@@ -197,7 +197,7 @@ def project_page(
     from pytest_packbench.reports.page import page_of_run
     from pytest_packbench.reports.page.case_data import NO_SOURCES, root_link
     from pytest_packbench.reports.story import Place
-    from pytest_packbench.runs.stored import earlier_runs
+    from pytest_packbench.runs.reading import earlier_runs
 
     rootdir, notes = rootdir_of(arguments), [*notes]
     panels: tuple[Panel, ...] = ()

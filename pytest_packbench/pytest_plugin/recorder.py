@@ -503,7 +503,7 @@ class Recorder:
         from pytest_packbench.reports.page import page_html, page_of_run
         from pytest_packbench.reports.page.case_data import CaseSources, root_link
         from pytest_packbench.reports.story import summary_markdown
-        from pytest_packbench.runs.stored import earlier_runs
+        from pytest_packbench.runs.reading import earlier_runs
 
         writer, outcome, root = run.writer, conclusion.baseline, rootdir_of(self.config)
         writer.write_results(run.results)

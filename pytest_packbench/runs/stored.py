@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from pytest_packbench.model.result import models_of
 from pytest_packbench.model.suite import BASELINE_NAME
 from pytest_packbench.runs.folder import COMMITTED, LATEST, NO_BASELINE, PASSED, StoredRunError, is_run_id, read_latest
-from pytest_packbench.runs.metadata import MERGED_FROM
-from pytest_packbench.runs.reading import StoredRun, open_run
+from pytest_packbench.runs.reading import StoredRun, open_run, run_folders
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -151,38 +150,3 @@ def _last_passed(request: BaselineRequest) -> Path | None:
             if earlier.stated.held and not earlier.run.partial and is_like:
                 return folder
     return None
-
-
-def earlier_runs(suite_folder: Path, run: Run) -> Iterator[StoredRun]:
-    """Yield the complete runs of a suite before a run, the latest first, each with the outline of its report.
-
-    Runs that can't be read are left out, and those that the run was merged from.
-    """
-    parts = run.settings.get(MERGED_FROM)
-    merged = parts if isinstance(parts, list) else ()
-    for folder in run_folders(suite_folder):
-        if folder.name < run.run_id and folder.name not in merged:
-            with suppress(ValueError, OSError):
-                yield open_complete(folder)
-
-
-def run_folders(suite_folder: Path) -> list[Path]:
-    """Return the folders of a suite's runs, the latest first: run ids sort by time. Other folders are none."""
-    return sorted((path for path in suite_folder.glob("*/") if is_run_id(path.name)), reverse=True)
-
-
-def open_complete(folder: Path) -> StoredRun:
-    """Open a complete run by its folder, with the outline of its report; the cases are not checked.
-
-    Raises:
-        StoredRunError: the run did not end or is partial, its report can't be read, or it is the copy of a run, which
-            has another folder; one line with the place in it.
-        OSError: the report can't be read.
-    """
-    stored = open_run(folder, checked=False, whole=False)
-    run = stored.run
-    if run.run_id != folder.name:
-        raise StoredRunError(f"{folder}: contains the run {run.run_id}, which counts in the folder of this name")
-    if run.partial:
-        raise StoredRunError(f"{folder}: partial: {run.partial}")
-    return stored

@@ -13,8 +13,7 @@ import pytest
 from pytest_packbench.analysis.trend import QUARANTINED, like_runs, verdict_of, with_cases
 from pytest_packbench.cli import main
 from pytest_packbench.runs.folder import StoredRunError
-from pytest_packbench.runs.reading import open_run
-from pytest_packbench.runs.stored import earlier_runs, open_complete
+from pytest_packbench.runs.reading import earlier_runs, open_complete, open_run
 from pytest_packbench.runs.writer import RunWriter, sort_results
 from tests.unit.run_builders import case_result, document, run
 
