@@ -9,11 +9,11 @@ from __future__ import annotations
 import math
 import re
 from array import array
-from collections import Counter, defaultdict
-from dataclasses import dataclass, field
+from collections import Counter, defaultdict, deque
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import zip_longest
-from typing import TYPE_CHECKING, Any, NamedTuple, Self
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pytest_packbench.analysis.counting import (
     ALL,
@@ -22,6 +22,7 @@ from pytest_packbench.analysis.counting import (
     cluster_facet,
     differences,
     groups_of,
+    in_order,
 )
 from pytest_packbench.analysis.formatting import format_mean
 from pytest_packbench.analysis.intervals import PairedMean, mcnemar_p_value, paired_mean
@@ -224,8 +225,8 @@ class Comparison:
         self._origins: Counter[bool] = Counter()
         self._earlier = cases_of(baseline.run, baseline.results, rule)
 
-    def of(self, cases: Iterable[Result]) -> Self:
-        """Compare the cases of both runs, those of each in turn; return this comparison.
+    def steps(self, cases: Iterable[Result]) -> Iterator[None]:
+        """Compare the cases of both runs in turn, and yield after each.
 
         Args:
             cases: those of the run, each once, as `cases_of` and `without_twins` return them.
@@ -245,11 +246,10 @@ class Comparison:
                     waiting[now][case.case.test_id] = without_record(case)
                 else:
                     self._compare(Change(other, case) if now else Change(case, other))
+                yield
         self.trials = trials[0], trials[1]
         for table, ends in zip((self.removed, self.added), waiting, strict=True):
-            for case in ends.values():
-                table.add(case)
-        return self
+            deque(map(table.add, ends.values()), 0)
 
     def _compare(self, change: Change) -> None:
         self.common += 1
@@ -383,18 +383,48 @@ def _changed_terms(before: Mapping[str, str], after: Mapping[str, str]) -> Itera
             yield f"{name} {before[name]} to {after[name]}"
 
 
-def compare(baseline: StoredRun, current: StoredRun) -> Comparison:
-    """Compare two runs case by case; the results of both are read once.
+def compare(
+    baseline: StoredRun, current: StoredRun, use: Callable[[Iterator[tuple[Result, bool]]], object] = iter
+) -> Comparison:
+    """Compare two runs case by case; both are read once.
 
     Args:
         baseline: the earlier run.
         current: the later run.
+        use: called with the results of both as they are read, each with whether it is of the later run. It need not
+            take them all.
 
     Raises:
         TrialsRuleError: the settings of a run contain an invalid trials rule.
-        StoredRunError: a file of a run is damaged.
+        StoredRunError: a file of a run is damaged, whatever `use` makes of that.
     """
-    return Comparison(baseline, current.run).of(cases_of(current.run, current.results))
+    seen: list[tuple[Result, bool]] = []
+    problems: list[Exception] = []
+
+    def noted(run: StoredRun, *, is_later: bool) -> Iterator[Result]:
+        for result in in_order(run.results):
+            seen.append((result, is_later))
+            yield result
+
+    def read() -> Iterator[tuple[Result, bool]]:
+        try:
+            for _ in comparison.steps(cases_of(current.run, noted(current, is_later=True))):
+                yield from seen
+                seen.clear()
+            yield from seen
+        except Exception as error:
+            problems.append(error)
+            raise
+
+    comparison = Comparison(replace(baseline, results=noted(baseline, is_later=False)), current.run)
+    results = read()
+    try:
+        use(results)
+        deque(results, 0)
+    finally:
+        for problem in problems:
+            raise problem
+    return comparison
 
 
 class ConditionError(ValueError):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from array import array
 from collections import deque
 from dataclasses import dataclass, field, replace
+from itertools import zip_longest
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from pytest_packbench.analysis.counting import (
@@ -188,9 +189,7 @@ def conclude(
         by = {gate.by for gate in gates if gate.compares and gate.by is not None}
         is_relative = any(gate.max_ratio_to_baseline is not None for gate in gates)
         comparison = Comparison(earlier.stored, run, by=by, rule=rule, numbers=numbers if is_relative else None)
-        comparison.of(without_twins(counted()))
-    else:
-        deque(counted(), 0)
+    deque(counted() if comparison is None else comparison.steps(without_twins(counted())), 0)
     if earlier is not None:
         from pytest_packbench.analysis.changes import baseline_outcome
 
@@ -224,8 +223,9 @@ def with_figures(conclusion: Conclusion, pack: Pack, results: Callable[[], Itera
     from pytest_packbench.runs.folder import StoredRunError
 
     try:
-        paired = paired_figures_of(pack, outcome.stored.complete_results(), results())
-        return replace(conclusion, paired_figures=paired)
+        steps = zip_longest(outcome.stored.complete_results(), results())
+        in_turn = ((each, bool(later)) for step in steps for later, each in enumerate(step) if each is not None)
+        return replace(conclusion, paired_figures=paired_figures_of(pack, in_turn))
     except (StoredRunError, OSError) as error:
         warning = "; ".join(filter(None, (outcome.warning, f"figures not compared: {error}")))
         return replace(conclusion, baseline=outcome._replace(warning=warning))

@@ -12,15 +12,16 @@ from typing import TYPE_CHECKING
 from pytest_packbench.cli import FAILED, FINE, UsageError
 from pytest_packbench.commands.paths import add_packs, add_root, write_file
 from pytest_packbench.model.errors import describe_error
-from pytest_packbench.runs.folder import NO_VERDICT, OUTPUT, StoredRunError, find_run_source
+from pytest_packbench.runs.folder import NO_VERDICT, OUTPUT, find_run_source
 
 if TYPE_CHECKING:
     import argparse
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
     from pytest_packbench.analysis.changes import Comparison, FailCondition
     from pytest_packbench.model.metric import Figure
     from pytest_packbench.model.pack import Pack
+    from pytest_packbench.model.result import Result
     from pytest_packbench.model.run import Run
     from pytest_packbench.runs.reading import StoredRun
 
@@ -57,7 +58,9 @@ def run(arguments: argparse.Namespace) -> int:
     from pytest_packbench.runs.reading import open_run
 
     paths = find_run_source(arguments.baseline), find_run_source(arguments.current)
-    baseline, current = (open_run(path, complete=arguments.html is not None) for path in paths)
+    # first, since its pack tells whether records are needed
+    current = open_run(paths[1], complete=lambda run: arguments.html is not None or _pack_of(run) is not None)
+    baseline = open_run(paths[0], complete=current.complete)
     if arguments.html is not None:
         if paths[1].suffix == ".jsonl":
             raise UsageError(f"--html: {paths[1]}: {NO_VERDICT}")
@@ -65,7 +68,10 @@ def run(arguments: argparse.Namespace) -> int:
     different = "; ".join(differences(baseline.run, current.run))
     if different and not arguments.force:
         raise UsageError(f"the runs can't be compared: {different}; pass --force to compare them")
-    comparison, figures = compare(baseline, current), _figures(baseline, current)
+    figures: list[Figure] = []
+    comparison = compare(
+        baseline, current, lambda results: figures.extend(_figures(current.run, results if baseline.complete else ()))
+    )
     failed = true_conditions(arguments.fail_on, comparison)
     page = diff_markdown(comparison, failed, _notes(baseline, current), figures)
     if str(arguments.out) == "-":
@@ -133,23 +139,19 @@ def _pack_of(run: Run) -> Pack | None:
     return None
 
 
-def _figures(baseline: StoredRun, current: StoredRun) -> tuple[Figure, ...]:
-    """Return the figures of what changed, for which both runs are read once more; none without a pack that has such.
+def _figures(run: Run, results: Iterable[tuple[Result, bool]]) -> tuple[Figure, ...]:
+    """Return the figures of what changed; none without a pack that has such.
 
     Raises:
         UsageError: the pack raises an exception.
-        StoredRunError: a file of a run is damaged.
-        OSError: a file can't be read.
     """
     from pytest_packbench.model.pack import paired_figures_of
 
-    pack = _pack_of(current.run)
+    pack = _pack_of(run)
     if pack is None:
         return ()
     try:
-        return paired_figures_of(pack, baseline.complete_results(), current.complete_results())
-    except (StoredRunError, OSError):
-        raise
+        return paired_figures_of(pack, results)
     except Exception as error:
         raise UsageError(f"the pack {pack.name} raised in paired_figures: {describe_error(error)}") from error
 

@@ -10,7 +10,6 @@ import json
 from abc import ABC, abstractmethod
 from collections import Counter
 from dataclasses import dataclass, field, replace
-from itertools import zip_longest
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, TypeVar
 
 from pytest_packbench.model.case import Case
@@ -588,29 +587,24 @@ def panels_of(pack: Pack, results: Iterable[Result], figures: Sequence[Figure]) 
     return _instances(pack.panels(_summaries(pack, results), figures), Panel, "panels")
 
 
-def paired_figures_of(pack: Pack, before: Iterable[Result], now: Iterable[Result]) -> tuple[Figure, ...]:
+def paired_figures_of(pack: Pack, results: Iterable[tuple[Result, bool]]) -> tuple[Figure, ...]:
     """Return the figures of what changed between two runs, over the cases that are unchanged and of the same judge.
 
     Args:
         pack: the pack.
-        before: the results of the earlier run, with their records and payloads; iterated at most once.
-        now: those of the later run, likewise.
+        results: those of both runs in turn, with their records and payloads, each with whether it is of the later run;
+            iterated at most once.
 
     Raises:
         Exception: as in `figures_of`.
     """
-    return _checked(pack.paired_figures(_pairs(pack, before, now)), "paired_figures")
+    return _checked(pack.paired_figures(_pairs(pack, results)), "paired_figures")
 
 
-def _pairs(
-    pack: Pack, earlier: Iterable[Result], later: Iterable[Result]
-) -> Iterator[tuple[Mapping[str, Any], Mapping[str, Any]]]:
+def _pairs(pack: Pack, results: Iterable[tuple[Result, bool]]) -> Iterator[tuple[Mapping[str, Any], Mapping[str, Any]]]:
     # what the other run has not come to yet; little, since both are in the same order
     waiting: tuple[dict[Any, Any], dict[Any, Any]] = {}, {}
-    in_turn = (each for step in zip_longest(earlier, later) for each in enumerate(step))
-    for is_later, result in in_turn:
-        if result is None:
-            continue
+    for result, is_later in results:
         key = result.case.test_id, result.attempt.trial
         known = _summarized(pack, result), result.case.case_sha256, result.score.judge
         other = waiting[not is_later].pop(key, None)

@@ -134,7 +134,9 @@ class StoredRun:
         return self.header
 
 
-def open_run(path: Path, *, checked: bool = True, complete: bool = False, whole: bool = True) -> StoredRun:
+def open_run(
+    path: Path, *, checked: bool = True, complete: bool | Callable[[Run], bool] = False, whole: bool = True
+) -> StoredRun:
     """Open a run in any of its forms.
 
     Of a file of records, the `report.json` of the same run beside it is used if it exists, otherwise the lines of the
@@ -145,8 +147,8 @@ def open_run(path: Path, *, checked: bool = True, complete: bool = False, whole:
         path: the folder of a run, its `report.json`, a `.jsonl` file with the records of one run, or the committed
             baseline of a suite.
         checked: whether the results of a report are compared with the records and errors beside it.
-        complete: whether results have their records and payloads, as far as there are files with them; they are checked
-            then as well.
+        complete: whether results have their records and payloads, as far as there are files with them, or what tells it
+            of the run; they are checked then as well.
         whole: whether all that a report states is read, and not its outline only.
 
     Raises:
@@ -173,6 +175,8 @@ def open_run(path: Path, *, checked: bool = True, complete: bool = False, whole:
     header: Outline = _validated(noun.validate_python, stated, f"{file}: /packbench")
     run = header.run
     results = _results(document, run, file)
+    if callable(complete):
+        complete = complete(run)
     if checked or complete:
         results = checked_results(file.parent, results, run.run_id, complete=complete)
     return StoredRun(source=str(file), run=run, results=results, header=header, complete=complete)
@@ -464,7 +468,7 @@ class _Beside:
         raise StoredRunError(f"{place}: {problem}; restore both files from the run {self._run_id}")
 
 
-def _open_records(path: Path, *, checked: bool, complete: bool) -> StoredRun:
+def _open_records(path: Path, *, checked: bool, complete: bool | Callable[[Run], bool]) -> StoredRun:
     report = path.with_name(REPORT)
     if path.name == RECORDS and report.is_file():
         return open_run(report, checked=checked, complete=complete)
@@ -479,6 +483,8 @@ def _open_records(path: Path, *, checked: bool, complete: bool) -> StoredRun:
     for line in record_lines(path):
         record: EvalRecord = line.content
         shared = shared or _shared_values(record)
+        if callable(complete):
+            complete = complete(_run_of(record))
         if shared != _shared_values(record):
             names = ", ".join(("run_id", "test_suite", *_SHARED))
             problem = f"one of {names} is another one than in the lines above; expected the records of one run"
@@ -496,7 +502,7 @@ def _open_records(path: Path, *, checked: bool, complete: bool) -> StoredRun:
             add(line, _result_of_error(line, run))
     ordered = tuple(sorted(results.values(), key=sort_key))
     return StoredRun(
-        source=str(path), run=run, results=ordered, lists_all_cases=len(ordered) > counted, complete=complete
+        source=str(path), run=run, results=ordered, lists_all_cases=len(ordered) > counted, complete=complete is True
     )
 
 

@@ -161,10 +161,7 @@ def check_run(
         by = {rule.by for rule in rules if rule.by is not None}
         comparison = Comparison(earlier.stored, of, by=by, rule=trials_rule, numbers=numbers)
     cases = map(numbers.add, by_case(list(results)))
-    if comparison is None:
-        deque(cases, 0)
-    else:
-        comparison.of(without_twins(cases))
+    deque(cases if comparison is None else comparison.steps(without_twins(cases)), 0)
     outcome = None if earlier is None else baseline_outcome(earlier, comparison, "whole")
     return GateJudge(numbers, outcome, with_errors).results(rules)
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections import Counter
+from collections import Counter, deque
+from contextlib import suppress
 from dataclasses import replace
 from itertools import accumulate, combinations, product
 from statistics import fmean, stdev
@@ -491,9 +492,9 @@ def test_figures_count_cases_without_errors_and_list_few_numbers_of_trials() -> 
     assert (scripted.standard_error, scripted.mean_score) == (None, 0.5)
 
 
-def compare_runs(before: list[Result], after: list[Result], **changes: Any) -> Comparison:
+def compare_runs(before: list[Result], after: list[Result], use: Any = iter, **changes: Any) -> Comparison:
     one, other = (StoredRun(source="f", run=run(**changes), results=tuple(each)) for each in (before, after))
-    return compare(one, other)
+    return compare(one, other, use)
 
 
 @given(CASES, CASES)
@@ -510,42 +511,59 @@ def test_a_comparison_pairs_cases(before: dict[str, list[float]], after: dict[st
     assert {name for name, delta in deltas.items() if abs(delta) > 1e-6} <= listed.keys()
 
 
-def test_two_runs_are_read_in_turn_and_to_their_end() -> None:
+def test_what_a_comparison_reads_is_given_away_in_turn_and_to_its_end() -> None:
     cases = [f"c{number:03}" for number in range(200)]
     before, after = (trials_of({name: [1.0, 0.0] for name in each}) for each in (cases[20:], cases[:-20]))
-    sides: list[int] = []
+    read: list[Result] = []
+    ahead, sides = list[int](), list[int]()
 
-    def stream(results: list[Result], side: int) -> Iterator[Result]:
+    def stream(results: list[Result]) -> Iterator[Result]:
         for result in results:
-            sides.append(side)
+            read.append(result)
             yield result
 
-    def compared(before: list[Result], after: list[Result]) -> Comparison:
-        sides.clear()
-        ends = ((before, -1), (after, 1))
-        comparison = compare(*(StoredRun(source="f", run=run(), results=stream(*each)) for each in ends))
-        assert (sides.count(-1), sides.count(1)) == (len(before), len(after))
-        return comparison
+    def take(results: Iterator[tuple[Result, bool]]) -> None:
+        for number, (_, is_later) in enumerate(results, 1):
+            ahead.append(len(read) - number)
+            sides.append(1 if is_later else -1)
 
-    comparison = compared(before, after)
-    # what waits for the other run does not grow with the run
-    assert max(map(abs, accumulate(sides))) <= 8
-    assert (comparison.cases, comparison.common) == ((180, 180), 160)
-    few = trials_of({name: [1.0, 0.0] for name in cases[:5]})
-    for one, other in (few, before), (before, few):
-        compared(one, other)
+    one, other = (StoredRun(source="f", run=run(), results=stream(each)) for each in (before, after))
+    whole = compare(one, other, take)
+    assert (sides.count(-1), sides.count(1)) == (len(before), len(after))
+    # what waits, for its use or for the other run, does not grow with the run
+    assert max(*ahead, *map(abs, accumulate(sides))) <= 9
+    ahead.clear()
+    few, all_cases = (trials_of({name: [1.0, 0.0] for name in each}) for each in (cases[:5], cases))
+    for before, after in (few, all_cases), (all_cases, few):
+        read.clear()
+        one, other = (StoredRun(source="f", run=run(), results=stream(each)) for each in (before, after))
+        compare(one, other, take)
+    assert max(ahead) <= 9
+    before, after = (trials_of({name: [1.0, 0.0] for name in each}) for each in (cases[20:], cases[:-20]))
+    for use in (next, iter, lambda results: list(zip(results, range(7), strict=False))):
+        comparison = compare_runs(before, after, use=use)
+        assert (comparison.cases, comparison.common) == (whole.cases, whole.common) == ((180, 180), 160)
 
 
 @pytest.mark.parametrize("later", [False, True])
-def test_a_comparison_says_that_a_run_is_damaged(later: bool) -> None:
+def test_no_use_of_a_comparison_hides_that_a_run_is_damaged(later: bool) -> None:
     def damaged() -> Iterator[Result]:
         yield from trials("a", 1.0)
         raise StoredRunError("f: damaged")
 
-    runs = {side: StoredRun(source="f", run=run(), results=trials("a", 1.0)) for side in (False, True)}
-    runs[later] = replace(runs[later], results=damaged())
-    with pytest.raises(StoredRunError, match="damaged"):
-        compare(runs[False], runs[True])
+    def hide(results: Iterator[object]) -> None:
+        with suppress(StoredRunError):
+            deque(results, 0)
+
+    def fail(results: Iterator[object]) -> None:
+        hide(results)
+        raise ZeroDivisionError
+
+    for use in (hide, fail, iter):
+        runs = {side: StoredRun(source="f", run=run(), results=trials("a", 1.0)) for side in (False, True)}
+        runs[later] = replace(runs[later], results=damaged())
+        with pytest.raises(StoredRunError, match="damaged"):
+            compare(runs[False], runs[True], use)
 
 
 OTHER_RULES = [
