@@ -11,24 +11,23 @@ import re
 from array import array
 from collections import Counter, defaultdict, deque
 from dataclasses import dataclass, field, replace
-from functools import cached_property, reduce
-from itertools import chain, groupby
-from typing import TYPE_CHECKING, Any, NamedTuple, Self
+from functools import cached_property
+from itertools import zip_longest
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pytest_packbench.analysis.counting import (
     ALL,
     MEAN,
-    by_case,
+    cases_of,
     cluster_facet,
     differences,
-    fold_case,
     groups_of,
     in_order,
-    trials_rule_of,
 )
 from pytest_packbench.analysis.formatting import format_mean
 from pytest_packbench.analysis.intervals import PairedMean, mcnemar_p_value, paired_mean
 from pytest_packbench.analysis.listing import TopRows, without_record
+from pytest_packbench.analysis.metrics import ResultSums
 from pytest_packbench.model.metric import AUTHORED
 from pytest_packbench.model.result import FURTHER_FIELDS, Result, models_of
 from pytest_packbench.model.run import BUNDLED
@@ -37,7 +36,7 @@ from pytest_packbench.model.score import EFFECTS, TOLERANCE
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 
-    from pytest_packbench.analysis.counting import Rule
+    from pytest_packbench.analysis.counting import Numbers, Rule
     from pytest_packbench.model.baseline import BaselineChange, CommittedBaseline
     from pytest_packbench.model.run import Run
     from pytest_packbench.runs.reading import StoredRun
@@ -99,18 +98,15 @@ class Change(NamedTuple):
         return len(hashes) > 1 or self.judges_differ
 
     @property
-    def quarantined(self) -> bool:
-        """Whether its notes exclude it from the rates now, and did not before."""
-        return self.after.score.quarantined and not self.before.score.quarantined
-
-    @property
     def kinds(self) -> list[str]:
         """The kinds of change, first the one under which it is listed.
 
         An edited case is another case, so that it is of no kind of `_KINDS`.
         """
         kinds = ["hash_changed"] if self.edited else [kind for kind, applies in _KINDS.items() if applies(self)]
-        return ["quarantined", *kinds] if self.quarantined else kinds
+        # excluded from the rates by its notes now, and not before
+        was, is_now = (end.score.quarantined for end in self)
+        return ["quarantined", *kinds] if is_now and not was else kinds
 
 
 def _is_new_failure(before: str, after: str) -> bool:
@@ -149,40 +145,6 @@ def _test_id(case: Result) -> str:
     return case.case.test_id
 
 
-def cases_of(
-    run: Run, results: Iterable[Result], attempts: Mapping[str, tuple[int, int]] | None = None, rule: Rule = MEAN
-) -> Iterator[Result]:
-    """Yield each case of a stored run once, over its trials; of two cases with the same test id the worse one.
-
-    Args:
-        run: what is true of its results.
-        results: as `by_case` groups them.
-        attempts: of a committed baseline, which has one result for each case: how many trials passed, and how many
-            there were, by test id; None for a run.
-        rule: the trials rule, unless the settings of the run contain one.
-
-    Raises:
-        TrialsRuleError: the settings of the run contain an invalid trials rule.
-    """
-    rule = trials_rule_of(run, rule)
-    cases = (fold_case(trials, rule) for trials in by_case(results))
-    if attempts is not None:
-        cases = (replace(case, folded=attempts[case.case.test_id]) for case in cases)
-    for _, twins in groupby(cases, key=_test_id):
-        yield reduce(_worse, twins)
-
-
-def _worse(one: Result, other: Result) -> Result:
-    """Return the worse of two cases with the same test id, with the trials of both."""
-    worse = min(one, other, key=_goodness)
-    passed, trials = (sum(each) for each in zip(one.trials, other.trials, strict=True))
-    return replace(worse, folded=(passed, trials))
-
-
-def _goodness(case: Result) -> tuple[bool, bool, float, str]:
-    return case.score.counted, case.score.verdict == "passed", case.score.score or 0.0, case.case.file
-
-
 @dataclass
 class GroupChanges:
     """What changed in a group of cases that are unchanged in both runs.
@@ -192,11 +154,13 @@ class GroupChanges:
         kinds: the test ids of those of a kind of change, by the kind.
         deltas: the changes of score of the cases that have one in both runs, by their value of
             the facet that cases share; those without one are independent, under None.
+        sums: of those that were judged in both runs, before and now; nothing unless a gate asks for it.
     """
 
     unchanged: int = 0
     kinds: dict[str, TopRows[str]] = field(default_factory=lambda: defaultdict(lambda: TopRows(str)))
     deltas: dict[str | None, array[float]] = field(default_factory=lambda: defaultdict(lambda: array("d")))
+    sums: tuple[ResultSums, ResultSums] = field(default_factory=lambda: (ResultSums(), ResultSums()))
 
     @cached_property
     def mean(self) -> PairedMean | None:
@@ -215,7 +179,7 @@ class Comparison:
         run: what is true of all results of the run.
         by: the groups whose changes are needed, by name; the values are those of the run.
         rule: the trials rule of the baseline, unless its settings contain one.
-        unchanged: called with each case that is unchanged in both runs, before and now; None for nothing.
+        numbers: the run, counted with gates that ask how the rates over unchanged cases were before; None without any.
 
     Attributes:
         baseline: what is true of the earlier run.
@@ -245,70 +209,47 @@ class Comparison:
         *,
         by: Collection[str] = (),
         rule: Rule = MEAN,
-        unchanged: Callable[[Result, Result], None] | None = None,
+        numbers: Numbers | None = None,
     ) -> None:
         self.baseline, self.current = baseline.run, run
         self.differences = differences(baseline.run, run)
-        self.committed = baseline.attempts is not None
+        self.committed = baseline.committed
         self.common = self.left_out = self.unscored = 0
         self.kinds: Counter[str] = Counter()
         self.listed = {kind: TopRows(_worst_first if kind != SMALLER else _largest_first) for kind in FIGURES[:-3]}
         self.added, self.removed = TopRows(_test_id), TopRows(_test_id)
         self.flips: Counter[tuple[str, str]] = Counter()
         self.groups: dict[tuple[str, str], GroupChanges] = defaultdict(GroupChanges)
-        self.trials = (1, 1)
-        self._by, self._facet = by, cluster_facet(run)
-        self._unchanged = unchanged
+        self.trials = 1, 1
+        self._by, self._facet, self._numbers = by, cluster_facet(run), numbers
         self._origins: Counter[bool] = Counter()
-        self._earlier = cases_of(baseline.run, baseline.results, baseline.attempts, rule)
+        self._earlier = cases_of(baseline.run, baseline.results, rule)
+
+    def steps(self, cases: Iterable[Result]) -> Iterator[None]:
+        """Compare the cases of both runs in turn, and yield after each.
+
+        Args:
+            cases: those of the run, each once, as `cases_of` and `without_twins` return them.
+        """
         # cases whose other run has not come to them yet, by test id; few, since both are in the same order
-        self._waiting: tuple[dict[str, Result], dict[str, Result]] = {}, {}
-        self._last: Result | None = None
-
-    def add(self, case: Result) -> None:
-        """Add a case of the run, over its trials; cases with the same test id have to follow each other."""
-        if self._last is not None and self._last.case.test_id == case.case.test_id:
-            self._last = _worse(self._last, case)
-            return
-        self._take_last()
-        self._last = case
-
-    def close(self) -> Self:
-        """Add the last case, and what is left of the baseline."""
-        deque(self.closing(), 0)
-        return self
-
-    def closing(self) -> Iterator[None]:
-        """Do what `close` does, and yield after each case of the baseline."""
-        self._take_last()
-        for case in self._earlier:
-            self._take(case, now=False)
-            yield
-        for table, waiting in zip((self.removed, self.added), self._waiting, strict=True):
-            for case in waiting.values():
-                table.add(case)
-            waiting.clear()
-
-    def _take_last(self) -> None:
-        """Pair the last case and the next one of the baseline, so that a case does not wait long for its other one."""
-        last, self._last = self._last, None
-        if last is not None:
-            if last.score.counted:
-                self._origins[last.attempt.llm_backend == AUTHORED] += 1
-            self._take(last, now=True)
-            earlier = next(self._earlier, None)
-            if earlier is not None:
-                self._take(earlier, now=False)
-
-    def _take(self, case: Result, *, now: bool) -> None:
-        trials = [*self.trials]
-        trials[now] = max(trials[now], case.trials[1])
-        self.trials = (trials[0], trials[1])
-        other = self._waiting[not now].pop(case.case.test_id, None)
-        if other is None:
-            self._waiting[now][case.case.test_id] = without_record(case)
-        else:
-            self._compare(Change(other, case) if now else Change(case, other))
+        waiting: tuple[dict[str, Result], dict[str, Result]] = {}, {}
+        trials = [1, 1]
+        for step in zip_longest(cases, self._earlier):
+            for now, case in zip((True, False), step, strict=True):
+                if case is None:
+                    continue
+                trials[now] = max(trials[now], case.trials[1])
+                if now and case.score.counted:
+                    self._origins[case.attempt.llm_backend == AUTHORED] += 1
+                other = waiting[not now].pop(case.case.test_id, None)
+                if other is None:
+                    waiting[now][case.case.test_id] = without_record(case)
+                else:
+                    self._compare(Change(other, case) if now else Change(case, other))
+                yield
+        self.trials = trials[0], trials[1]
+        for table, ends in zip((self.removed, self.added), waiting, strict=True):
+            deque(map(table.add, ends.values()), 0)
 
     def _compare(self, change: Change) -> None:
         self.common += 1
@@ -330,8 +271,9 @@ class Comparison:
             if change.delta is not None:
                 shared = change.after.case.facets.get(self._facet) if self._facet else None
                 group.deltas[shared].append(change.delta)
-        if self._unchanged is not None:
-            self._unchanged(*change)
+            if self._numbers is not None and all(end.score.counted for end in change):
+                for sums, end in zip(group.sums, change, strict=True):
+                    sums.add(self._numbers.profile(end), end.score.score)
 
     @property
     def unchanged(self) -> int:
@@ -466,8 +408,7 @@ def compare(
 
     def read() -> Iterator[tuple[Result, bool]]:
         try:
-            later = cases_of(current.run, noted(current, is_later=True), current.attempts)
-            for _ in chain(map(comparison.add, later), comparison.closing()):
+            for _ in comparison.steps(cases_of(current.run, noted(current, is_later=True))):
                 yield from seen
                 seen.clear()
             yield from seen
@@ -490,8 +431,7 @@ class ConditionError(ValueError):
     """A condition is invalid; the message is one line that says what was expected."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FailCondition:
+class FailCondition(NamedTuple):
     """A condition on a comparison, which fails if the condition is met.
 
     Attributes:
@@ -691,8 +631,7 @@ def loosened(before: StoredRun, after: StoredRun) -> Iterator[str]:
     """
     yield from differences(before.run, after.run)
     old, new = (
-        {case.case.test_id: case for case in cases_of(stored.run, stored.results, stored.attempts)}
-        for stored in (before, after)
+        {case.case.test_id: case for case in cases_of(stored.run, stored.results)} for stored in (before, after)
     )
     for test_id in sorted(old):
         reasons = _looser(old[test_id], new.get(test_id))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from array import array
+from collections import deque
 from dataclasses import dataclass, field, replace
 from itertools import zip_longest
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
@@ -14,6 +15,7 @@ from pytest_packbench.analysis.counting import (
     cluster_facet,
     dependence_note,
     trials_rule_of,
+    without_twins,
 )
 from pytest_packbench.analysis.formatting import capitalized, format_interval, format_percent
 from pytest_packbench.analysis.gates import GateJudge, deferred
@@ -46,8 +48,6 @@ Status = Literal["passed", "failed", "partial"]
 _STATUSES: tuple[Status, ...] = ("passed", "partial", "failed")
 # what pytest or a person stopped is partial; what a cap of the run stopped fails it
 _STOPPED_FROM_OUTSIDE = ("interrupted", "stopped early")
-# how many failing gates a sentence names
-_MAX_NAMED = 3
 _REPLAYED_WHOLE = ("http:", "https:", "cmd:")
 _PROVEN = (
     "A passed case proves that the target, given these answers, ends as the case expects; "
@@ -117,11 +117,9 @@ class Conclusion:
 
         A live run that has measured nothing fails too.
         """
-        return bool(
-            not all(gate.passed for gate in self.gates)
-            or (self.baseline and self.baseline.failures)
-            or (self.policy and self.policy.failed)
-            or (self.controls and self.controls.wrong)
+        return (
+            any(_failures_of_the_measure(self))
+            or not all(gate.passed for gate in self.gates)
             or (self.measured_nothing and self.run.mode != FIXTURE)
         )
 
@@ -140,89 +138,6 @@ def times_of(durations: Iterable[int]) -> Times | None:
     return Times(len(ordered), p50, p95)
 
 
-class RunEvaluator:
-    """Count the results of a run one by one, without keeping them, and judge the run at its end.
-
-    Args:
-        run: what is true of all results, as far as it is known.
-        rules: the suite's, with its gates; None to count only.
-        levels: the depths of agreement to report, above 0; those that occur if there are none.
-        earlier: the earlier run to compare with; None if there is no such request.
-
-    Attributes:
-        numbers: what was counted.
-
-    Raises:
-        TrialsRuleError: the settings of a run contain an invalid trials rule.
-    """
-
-    def __init__(
-        self,
-        run: Run,
-        rules: SuiteConfig | None = None,
-        levels: Sequence[int] | None = None,
-        earlier: BaselineLookup | None = None,
-    ) -> None:
-        self._gates = () if rules is None else rules.all_gates()
-        self._levels, self._earlier = levels or None, earlier
-        rule = MEAN if rules is None else rules.trials_rule()
-        self.numbers = Numbers(
-            self._gates,
-            metrics=None if rules is None else rules.metrics,
-            rule=trials_rule_of(run, rule),
-            facet=cluster_facet(run),
-            mode=run.mode,
-        )
-        self._listing = Listing()
-        self._durations: array[int] | None = None if run.mode == FIXTURE else array("Q")
-        self._comparison: Comparison | None = None
-        if earlier is not None and earlier.stored is not None:
-            from pytest_packbench.analysis.changes import Comparison
-
-            by = {gate.by for gate in self._gates if gate.change and gate.by is not None}
-            is_relative = any(gate.max_ratio_to_baseline is not None for gate in self._gates)
-            unchanged = self.numbers.add_unchanged if is_relative else None
-            self._comparison = Comparison(earlier.stored, run, by=by, rule=rule, unchanged=unchanged)
-
-    def add(self, trials: Sequence[Result]) -> None:
-        """Count a case by all its trials, as `by_case` yields them."""
-        case = self.numbers.add(trials)
-        self._listing.add(case)
-        if self._comparison is not None:
-            self._comparison.add(case)
-        if self._durations is not None:
-            self._durations.extend(trial.attempt.duration_ms for trial in trials if trial.record is not None)
-
-    def conclusion(self, run: Run, scope: Scope = "whole", *, with_errors: bool = True) -> Conclusion:
-        """Judge the run after all its results were counted.
-
-        Args:
-            run: what is true of all its results, now that it has ended.
-            scope: `part` if some of the suite's cases were not selected, so that a gate without a case passes; `shard`
-                if the run is to be merged, so that gates and comparison are left to the merged run; else `whole`.
-            with_errors: whether the results include errors and cases that did not run.
-
-        Raises:
-            ConditionError: a condition on the comparison is malformed.
-        """
-        outcome = None
-        if self._comparison is not None:
-            self._comparison.close()
-        if self._earlier is not None:
-            from pytest_packbench.analysis.changes import baseline_outcome
-
-            outcome = baseline_outcome(self._earlier, self._comparison, scope)
-        gates = GateJudge(self.numbers, outcome, with_errors).results(self._gates)
-        return Conclusion(
-            run=run,
-            statistics=self.numbers.statistics(self._levels),
-            gates=deferred(gates, scope),
-            page_cases=self._listing,
-            baseline=outcome,
-            times=times_of(self._durations or ()),
-        )
-
-
 def conclude(
     run: Run,
     results: Iterable[Result],
@@ -237,21 +152,56 @@ def conclude(
 
     Args:
         run: what is true of all results.
-        results: one for each attempt, as `by_case` groups them.
-        rules: as in `RunEvaluator`, like the next two.
-        levels: as there.
-        earlier: as there.
-        scope: as in `RunEvaluator.conclusion`.
-        with_errors: as there.
+        results: one for each attempt, as `by_case` groups them; read once, and not kept.
+        rules: the suite's, with its gates; None to count only.
+        levels: the depths of agreement to report, above 0; those that occur if there are none.
+        earlier: the earlier run to compare with; None if there is no such request.
+        scope: `part` if some of the suite's cases were not selected, so that a gate without a case passes; `shard`
+            if the run is to be merged, so that gates and comparison are left to the merged run; else `whole`.
+        with_errors: whether the results include errors and cases that did not run.
 
     Raises:
         TrialsRuleError: the settings of a run contain an invalid trials rule.
         ConditionError: a condition on the comparison is malformed.
     """
-    evaluator = RunEvaluator(run, rules, levels, earlier)
-    for trials in by_case(results):
-        evaluator.add(trials)
-    return evaluator.conclusion(run, scope, with_errors=with_errors)
+    gates, rule = ((), MEAN) if rules is None else (rules.all_gates(), rules.trials_rule())
+    numbers = Numbers(
+        gates,
+        metrics=None if rules is None else rules.metrics,
+        rule=trials_rule_of(run, rule),
+        facet=cluster_facet(run),
+        mode=run.mode,
+    )
+    listing, durations = Listing(), array("Q")
+
+    def counted() -> Iterator[Result]:
+        for trials in by_case(results):
+            case = numbers.add(trials)
+            listing.add(case)
+            if run.mode != FIXTURE:
+                durations.extend(trial.attempt.duration_ms for trial in trials if trial.record is not None)
+            yield case
+
+    comparison = outcome = None
+    if earlier is not None and earlier.stored is not None:
+        from pytest_packbench.analysis.changes import Comparison
+
+        by = {gate.by for gate in gates if gate.compares and gate.by is not None}
+        is_relative = any(gate.max_ratio_to_baseline is not None for gate in gates)
+        comparison = Comparison(earlier.stored, run, by=by, rule=rule, numbers=numbers if is_relative else None)
+    deque(counted() if comparison is None else comparison.steps(without_twins(counted())), 0)
+    if earlier is not None:
+        from pytest_packbench.analysis.changes import baseline_outcome
+
+        outcome = baseline_outcome(earlier, comparison, scope)
+    return Conclusion(
+        run=run,
+        statistics=numbers.statistics(levels or None),
+        gates=deferred(GateJudge(numbers, outcome, with_errors).results(gates), scope),
+        page_cases=listing,
+        baseline=outcome,
+        times=times_of(durations),
+    )
 
 
 def with_figures(conclusion: Conclusion, pack: Pack, results: Callable[[], Iterable[Result]]) -> Conclusion:
@@ -396,7 +346,7 @@ def _failures(conclusion: Conclusion) -> Iterator[str]:
     if len(failed) == 1:
         yield f"gate {failed[0].text}"
     elif failed:
-        names = name_some([gate.subject for gate in failed[:_MAX_NAMED]], len(failed))
+        names = name_some([gate.subject for gate in failed])
         yield f"{len(failed)} of {pluralize(len(gates), 'gate')} failed: {names}"
 
 
@@ -459,7 +409,7 @@ def _unnoticed(conclusion: Conclusion) -> Iterator[str]:
 def _unproven(gates: Sequence[GateResult]) -> str:
     """Return which of the gates passed although the count is too small to show that the rate is within its bounds."""
     names = [gate.subject for gate in gates if gate.proven is False]
-    return f", not proven: {name_some(names[:_MAX_NAMED], len(names))}" if names else ""
+    return f", not proven: {name_some(names)}" if names else ""
 
 
 def _ran_target(run: Run) -> bool:

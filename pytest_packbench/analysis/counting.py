@@ -11,8 +11,8 @@ import math
 import re
 from collections import Counter, defaultdict
 from dataclasses import replace
+from functools import reduce
 from itertools import groupby
-from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pytest_packbench.analysis.intervals import wilson_interval
@@ -34,7 +34,6 @@ if TYPE_CHECKING:
 
     # `mean`, `all`, `any`, or `{"at_least": k}`
     Rule = str | Mapping[str, Any]
-    Groups = defaultdict[tuple[str, str], ResultSums]
 
 
 MEAN = "mean"
@@ -179,6 +178,38 @@ def fold_case(attempts: Sequence[Result], rule: Rule = MEAN) -> Result:
     return Result(case=shown.case, attempt=attempt, score=score, folded=(sum(map(_has_passed, trials)), len(trials)))
 
 
+def cases_of(run: Run, results: Iterable[Result], rule: Rule = MEAN) -> Iterator[Result]:
+    """Return each case of a stored run once, over its trials; of two cases with the same test id the worse one.
+
+    Args:
+        run: what is true of its results.
+        results: as `by_case` groups them.
+        rule: the trials rule, unless the settings of the run contain one.
+
+    Raises:
+        TrialsRuleError: the settings of the run contain an invalid trials rule.
+    """
+    rule = trials_rule_of(run, rule)
+    return without_twins(fold_case(trials, rule) for trials in by_case(results))
+
+
+def without_twins(cases: Iterable[Result]) -> Iterator[Result]:
+    """Yield of cases with the same test id, which follow each other, the worse one, with the trials of all."""
+    for _, twins in groupby(cases, key=lambda case: case.case.test_id):
+        yield reduce(_worse, twins)
+
+
+def _worse(one: Result, other: Result) -> Result:
+    """Return the worse of two cases with the same test id, with the trials of both."""
+    worse = min(one, other, key=_goodness)
+    passed, trials = (sum(each) for each in zip(one.trials, other.trials, strict=True))
+    return replace(worse, folded=(passed, trials))
+
+
+def _goodness(case: Result) -> tuple[bool, bool, float, str]:
+    return case.score.counted, case.score.verdict == "passed", case.score.score or 0.0, case.case.file
+
+
 def _unjudged(trials: Sequence[Result]) -> Result | None:
     """Return the trial that leaves its case without a verdict that counts; None if there is none."""
     has_failed = any(trial.score.counted and trial.score.verdict == "failed" for trial in trials)
@@ -258,10 +289,10 @@ class Statistics(NamedTuple):
     refusals: Refusals
     authored: int
     models: dict[str, int]
-    cached: int = 0
-    remarks: Mapping[str, int] = MappingProxyType({})
-    trials: TrialFigures | None = None
-    exposure: Exposure | None = None
+    cached: int
+    remarks: Mapping[str, int]
+    trials: TrialFigures | None
+    exposure: Exposure | None
 
     @property
     def all_authored(self) -> bool:
@@ -293,7 +324,6 @@ class Numbers:
         facet: the argument.
         groups: sums of results by name and value of their group, `ALL` for all of them; a case with several trials is
             one result.
-        unchanged: the same, before and now, of the cases that were judged in an earlier run as well.
         required: verdicts of the required cases; if an id occurs several times, the first that is not `passed`.
         max_trials: the largest number of trials of a case; 1 without a case.
 
@@ -314,8 +344,7 @@ class Numbers:
         gates = tuple(gates)
         self.metrics: Mapping[str, Metric] = {**(metrics or {}), **GENERAL_METRICS}
         self.facet = facet
-        self.groups: Groups = defaultdict(ResultSums)
-        self.unchanged: tuple[Groups, Groups] = defaultdict(ResultSums), defaultdict(ResultSums)
+        self.groups: dict[tuple[str, str], ResultSums] = defaultdict(ResultSums)
         self.required: dict[str, str] = {}
         self.max_trials = 1
         self._rule, self._mode = rule, mode
@@ -330,7 +359,14 @@ class Numbers:
     def add(self, attempts: Sequence[Result]) -> Result:
         """Count a case by all its attempts, at least one, and return what it came to."""
         case = fold_case(attempts, self._rule)
-        self._count(self.groups, case, case)
+        profile = self.profile(case)
+        for key in (ALL, *groups_of(case)):
+            if key[0] == TAG and not self._has_tags:
+                continue
+            self.groups[key].add(profile, case.score.score)
+            if self.facet and profile.counted:
+                # no value contains a line end
+                self.groups[key].clusters.add(case.case.facets.get(self.facet, f"\n{case.case.test_id}"))
         case_id = case.case.case_id
         if case_id in self._required_ids and self.required.get(case_id, "passed") == "passed":
             self.required[case_id] = case.score.verdict
@@ -341,24 +377,7 @@ class Numbers:
                 self._means[case.score.score] += 1
         return case
 
-    def add_unchanged(self, before: Result, now: Result) -> None:
-        """Count a case in an earlier run and in this one, both over its trials, if both were judged."""
-        if before.score.counted and now.score.counted:
-            for groups, case in zip(self.unchanged, (before, now), strict=True):
-                self._count(groups, case, now)
-
-    def _count(self, groups: Groups, case: Result, grouped: Result) -> None:
-        """Add a case to the sums of its groups, which are those of the second argument."""
-        profile = self._profile(case)
-        for key in (ALL, *groups_of(grouped)):
-            if key[0] == TAG and not self._has_tags:
-                continue
-            groups[key].add(profile, case.score.score)
-            if self.facet and profile.counted:
-                # no value contains a line end
-                groups[key].clusters.add(case.case.facets.get(self.facet, f"\n{case.case.test_id}"))
-
-    def _profile(self, case: Result) -> Profile:
+    def profile(self, case: Result) -> Profile:
         """Return what metrics use of a case, the same object for equal ones."""
         verdict, *others = _of_profile(case)
         quarantine = case.score.kind if case.score.quarantined else ""
@@ -430,18 +449,11 @@ def groups_of(result: Result) -> list[tuple[str, str]]:
     return [("case_type", case.case_type), ("difficulty", case.difficulty), *facets, *tags]
 
 
-def groups_by(groups: Groups, name: str | None) -> dict[str, ResultSums]:
-    """Return the sums of each group of a name, by its value.
+def groups_by(groups: Mapping[tuple[str, str], ResultSums], name: str) -> dict[str, ResultSums]:
+    """Return the sums of each group of a name, by its value, sorted.
 
-    Args:
-        groups: sums of results by group.
-        name: the name; None for one group of all results, under an empty value.
-
-    Returns:
-        The sums, sorted by value. Cases that can't be read, whose groups are not known, are those of an empty value.
+    Cases that can't be read, whose groups are not known, are those of an empty value.
     """
-    if name is None:
-        return {"": groups[ALL]}
     found = {value: sums for (each, value), sums in groups.items() if each == name and value}
     unreadable = {"": groups[_UNREADABLE]} if _UNREADABLE in groups else {}
     return unreadable | dict(sorted(found.items()))

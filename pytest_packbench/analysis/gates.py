@@ -116,14 +116,16 @@ class GateJudge(NamedTuple):
         is_near, ratio = self._ratio(gate, value, fraction)
         proven, proof = _proof(gate, fraction) if is_sample else (None, "")
         interval = wilson_interval(round(fraction.top), fraction.bottom) if is_sample else None
-        parts = [decision, ratio]
-        if interval is not None:
-            n = sums.count(lambda profile: profile.counted)
-            clusters = len(sums.clusters) if self.numbers.facet else n
-            parts += [f"95 % Wilson interval {format_interval(interval)}"]
-            parts += [dependence_note(n, clusters, self.numbers.facet)]
-        parts += [proof or _too_few(gate, fraction)]
-        parts += ["authored answers, not a sample of a model's answers"] if authored and gate.confidence else []
+        n = sums.count(lambda profile: profile.counted)
+        clusters = len(sums.clusters) if self.numbers.facet else n
+        parts = (
+            decision,
+            ratio,
+            f"95 % Wilson interval {format_interval(interval)}" if is_sample else "",
+            dependence_note(n, clusters, self.numbers.facet) if is_sample else "",
+            proof or _too_few(gate, fraction),
+            "authored answers, not a sample of a model's answers" if authored and gate.confidence else "",
+        )
         passed = is_within and is_near
         return replace(
             result,
@@ -143,10 +145,10 @@ class GateJudge(NamedTuple):
         if gate.max_ratio_to_baseline is None:
             return True, ""
         limit, problem = f"max {gate.max_ratio_to_baseline:g} x baseline", self._unusable(gate.metric)
-        if problem:
+        if problem or self.outcome is None or self.outcome.comparison is None:
             return False, f"{limit}: {problem}"
         # over the same cases on both sides, so that the ratio measures the change and not the choice of cases
-        both = (groups_by(groups, gate.by).get(value or "", ResultSums()) for groups in self.numbers.unchanged)
+        both = self.outcome.comparison.groups[gate.by or "", value or ""].sums
         before, now = (measure(sums, self.numbers.metrics[gate.metric], gate.depth) for sums in both)
         if not before.bottom or not now.bottom:
             return False, f"{limit}: no judged case is unchanged in both runs"

@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from pytest_packbench.model.result import Result
+    from pytest_packbench.model.score import Score
 
 
 _Item = TypeVar("_Item")
@@ -102,8 +103,13 @@ def without_record(case: Result) -> Result:
 
 
 def _worst_first(case: Result) -> tuple[float, str, str]:
-    below = (case.score.score or 0.0) - (case.score.threshold or 0.0) if case.score.verdict == "failed" else 0.0
+    below = how_far_below(case.score) if case.score.verdict == "failed" else 0.0
     return below, case.case.case_id, case.case.test_id
+
+
+def how_far_below(score: Score) -> float:
+    """Return how far a score is from its threshold, negative if it is below; what is missing counts as 0."""
+    return (score.score or 0.0) - (score.threshold or 0.0)
 
 
 def error_key(text: str, case_id: str, file: str) -> str:
@@ -114,7 +120,7 @@ def error_key(text: str, case_id: str, file: str) -> str:
     return text
 
 
-def name_some(names: Sequence[str], count: int) -> str:
-    """Return the first names of a list in words, with how many more it has."""
-    shown = ", ".join(names)
-    return f"{shown} and {count - len(names)} more" if count > len(names) else shown
+def name_some(names: Sequence[str], count: int = 0, *, limit: int = _MAX_NAMED) -> str:
+    """Return the first names of a list in words, with how many more there are: of `count` in all, if more."""
+    shown, hidden = ", ".join(names[:limit]), max(count, len(names)) - limit
+    return f"{shown} and {hidden} more" if hidden > 0 else shown

@@ -62,8 +62,8 @@ class Records:
     """
 
     def __init__(self) -> None:
-        self.sums: dict[tuple[str, ...], Sums] = {}
-        self.duplicate_sums: dict[tuple[str, ...], Sums] = {}
+        self.sums: dict[tuple[str, ...], Sums] = defaultdict(Counter)
+        self.duplicate_sums: dict[tuple[str, ...], Sums] = defaultdict(Counter)
         self.duplicates: TopRows[tuple[str, str, int]] = TopRows(lambda identity: identity, MAX_DUPLICATES)
         self.conflicting = 0
         self.failing: dict[tuple[str, str], TopRows[Document]] = defaultdict(lambda: TopRows(_place, MAX_FAILING))
@@ -94,10 +94,7 @@ class Records:
             if not state & _REPEATED:
                 self.duplicates.add(identity)
         key = (*where, record.attack_category, mode, record.llm_backend, record.llm_model, judge)
-        sums = groups.get(key)
-        if sums is None:
-            sums = groups[key] = Counter()
-        _count(sums, record, trial)
+        _count(groups[key], record, trial)
 
     def add_error(self, line: ErrorLine) -> None:
         """Count an error line; of lines with the same run, test id, trial and verdict the first one counts."""

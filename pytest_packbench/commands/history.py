@@ -11,20 +11,25 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from pytest_packbench.analysis.changes import Change
 from pytest_packbench.analysis.formatting import format_mean
 from pytest_packbench.analysis.listing import name_some
-from pytest_packbench.analysis.trend import EarlierRun, Kind, read_earlier, run_folders, verdict_of
+from pytest_packbench.analysis.trend import kind_of, since, verdict_of, with_cases
 from pytest_packbench.cli import FINE, UsageError
 from pytest_packbench.commands.paths import add_shared, write_stdout
 from pytest_packbench.model.errors import pluralize, suggestion
-from pytest_packbench.model.result import Result, values_of
-from pytest_packbench.reports.blocks import SIGNS, Block, Facts, Row, Section, Table, Text, aligned, markdown
+from pytest_packbench.model.result import values_of
+from pytest_packbench.reports.blocks import SIGNS, Facts, Section, Table, Text, markdown
 from pytest_packbench.reports.plots import minute
 from pytest_packbench.reports.story import trend_table
 from pytest_packbench.reports.terminal import printable_json
+from pytest_packbench.runs.reading import open_complete, run_folders
 
 if TYPE_CHECKING:
     import argparse
     from collections.abc import Collection, Iterable, Mapping, Sequence
     from pathlib import Path
+
+    from pytest_packbench.analysis.trend import EarlierRun, Kind
+    from pytest_packbench.model.result import Result
+    from pytest_packbench.reports.blocks import Block, Row
 
     # like runs with their cases, oldest first
     Trends = Mapping[Kind, Sequence[EarlierRun]]
@@ -50,7 +55,7 @@ class Step(NamedTuple):
     Attributes:
         before: the earlier run.
         now: the later one.
-        change: what changed of the rules and the figures, as `TrendPoint.since` returns it.
+        change: what changed of the rules and the figures, as `since` returns it.
         causes: of each case in both runs what changed of the case itself: `case`, `judge` or `recording`, else nothing.
         flipped: the cases whose verdict changed although nothing else did.
     """
@@ -111,7 +116,7 @@ def run(arguments: argparse.Namespace) -> int:
     if not arguments.all:
         blocks.append(Text(_not_shown(hidden, [other["run"] for other in others])))
     # each table is as long as was asked for
-    text = aligned(markdown(blocks, level=2, max_rows=sys.maxsize))
+    text = markdown(blocks, level=2, max_rows=sys.maxsize, padded=True)
     if arguments.format == "json":
         text = printable_json(json.dumps({"version": _VERSION, "suite": suite, **document}, ensure_ascii=False))
     write_stdout(f"{text}\n")
@@ -131,13 +136,13 @@ def _trends(
     others: list[Mapping[str, str]] = []
     for folder in run_folders(parent):
         try:
-            earlier = read_earlier(folder)
-            kind = earlier.kind
+            stored = open_complete(folder)
+            kind = kind_of(stored.run, stored.outline.models)
             if not all_kinds and kind != next(iter(trends), kind):
                 hidden[kind] += 1
             elif len(trends.get(kind, ())) < limit:
-                complete = earlier.with_cases()
-                trends.setdefault(kind, []).insert(0, complete)
+                earlier = with_cases(stored)
+                trends.setdefault(kind, []).insert(0, earlier)
         except (ValueError, OSError) as error:
             others.append({"run": folder.name, "trouble": str(error)})
     return trends, hidden, others
@@ -146,12 +151,12 @@ def _trends(
 def _not_shown(hidden: Mapping[Kind, int], others: Sequence[str]) -> str:
     parts = [f"{pluralize(number, 'run')} in {kind}" for kind, number in hidden.items()]
     if others:
-        parts.append(f"{pluralize(len(others), 'run')} in no trend ({name_some(others[:_MAX_NAMED], len(others))})")
+        parts.append(f"{pluralize(len(others), 'run')} in no trend ({name_some(others)})")
     return f"Not shown: {'; '.join(parts)}. --all shows all runs." if parts else ""
 
 
 def _step(before: EarlierRun, now: EarlierRun) -> Step:
-    change = now.point.since(before.point)
+    change = since(before.outline, now.outline)
     changes = [Change(case, now.cases[test_id]) for test_id, case in before.cases.items() if test_id in now.cases]
     causes = {each.test_id: _cause(*each) for each in changes}
     flipped = [
@@ -199,20 +204,20 @@ def _verdicts(test_id: str, runs: Iterable[EarlierRun]) -> list[str | None]:
 
 
 def _run_object(now: EarlierRun, step: Step | None) -> dict[str, Any]:
-    point = now.point
+    run, overall, totals = now.outline.run, now.outline.overall, now.outline.totals
     return {
-        "run": point.run.run_id,
-        "finished": point.run.finished_at,
-        "status": point.status,
-        "cases": now.selected,
-        "judged": point.judged,
-        "passed": point.passed,
-        "failed": point.judged - point.passed,
-        "broken": now.broken,
-        "pass_rate": point.rate,
-        "interval": point.interval,
-        "mean_score": point.mean_score,
-        "rules": point.run.suite_sha256[:12],
+        "run": run.run_id,
+        "finished": run.finished_at,
+        "status": now.outline.status,
+        "cases": totals.selected,
+        "judged": overall.n,
+        "passed": overall.passed,
+        "failed": overall.n - overall.passed,
+        "broken": sum(totals.verdicts.get(name, 0) for name in ("error", "vacuous", "not_run")),
+        "pass_rate": overall.pass_rate,
+        "interval": overall.interval,
+        "mean_score": overall.mean_score,
+        "rules": run.suite_sha256[:12],
         "change": None if step is None else _change_object(step),
     }
 
@@ -239,7 +244,7 @@ def _trend_section(suite: str, kind: Kind, of: Sequence[EarlierRun], trend: Mapp
         rows.append((each["test_id"], each["changes"], " ".join(map("".join, zip(breaks, signs, strict=True)))))
     head = ("case", "changes", "verdicts, oldest first")
     table = Table("", head, rows, len(changed), "--format json names all")
-    runs = trend_table("", [run.point for run in of], trend["runs"])
+    runs = trend_table("", [run.outline for run in of], trend["runs"])
     unexplained = Section("Verdicts that changed without a cause", [Text(_CHANGED if rows else ""), table])
     return Section(f"Runs of {suite}", [Text(f"Like runs: {kind}."), runs, unexplained])
 
@@ -271,8 +276,8 @@ def _case_run(test_id: str, now: EarlierRun, step: Step | None) -> dict[str, Any
     case = now.cases[test_id]
     passed, trials = case.trials
     return {
-        "run": now.point.run.run_id,
-        "finished": now.point.run.finished_at,
+        "run": now.outline.run.run_id,
+        "finished": now.outline.run.finished_at,
         "verdict": verdict_of(case),
         "score": case.score.score if case.score.counted else None,
         **dict(zip(_CASE_KEYS, values_of(*_CASE_KEYS)(case), strict=True)),

@@ -9,8 +9,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from pytest_packbench.analysis.conclusion import Conclusion, RunEvaluator, run_verdict, with_figures
-from pytest_packbench.analysis.counting import by_case
+from pytest_packbench.analysis.conclusion import Conclusion, conclude, run_verdict, with_figures
 from pytest_packbench.cases.files import CaseIndex, CaseLocation, case_file_sha256, suite_locations
 from pytest_packbench.cases.recordings import find_controls, find_recording, load_control
 from pytest_packbench.cli import FAILED, FINE, UsageError
@@ -32,7 +31,6 @@ from pytest_packbench.runs.writer import RunWriter
 
 if TYPE_CHECKING:
     import argparse
-    from collections.abc import Iterable, Iterator
 
     from pytest_packbench.model.pack import Pack
     from pytest_packbench.model.run import Run
@@ -76,18 +74,19 @@ def run(arguments: argparse.Namespace) -> int:
     index = CaseIndex(suite_locations(suite))
     # shards together cover the suite: a case in none of them did not run
     absent = partial(_absent, merged, suite, pack, index)
-    evaluator = RunEvaluator(merged, suite.config, pack.depths, earlier)
     writer = RunWriter(arguments.output, merged.suite, merged.run_id, atomic=True)
     try:
         with writer:
             changed = partial(_changed, suite, index, merged.mode)
-            writer.write_results(_counted(merge.results(sorted(index), absent, changed), evaluator))
-            conclusion = evaluator.conclusion(replace(merged, partial=merge.partial()))
+            results = writer.writing(merge.results(sorted(index), absent, changed))
+            conclusion = conclude(merged, results, suite.config, pack.depths, earlier)
             # results are read one by one, so once more; a pack without figures reads none
             again = partial(writer.written_results, merged.suite)
             with code_of(pack, "figures"):
                 conclusion = with_figures(conclusion, pack, again)
-            conclusion = replace(conclusion, controls=_controls(merge, suite))
+            # what is missing is known once all is read
+            run = replace(merged, partial=merge.partial())
+            conclusion = replace(conclusion, run=run, controls=_controls(merge, suite))
             writer.write_controls(() if conclusion.controls is None else conclusion.controls.results)
             _write_summary(writer, conclusion)
             of, path, folder = (suite, pack), writer.folder / PAGE, writer.folder
@@ -154,12 +153,6 @@ def _is_same(result: ControlResult, found: CaseLocation | None) -> bool:
         # one that was broken or did not run may have a line without it
         return True
     return (result.case, result.expected.as_json()) == (control.case, control.expected.as_json())
-
-
-def _counted(results: Iterable[Result], evaluator: RunEvaluator) -> Iterator[Result]:
-    for trials in by_case(results):
-        evaluator.add(trials)
-        yield from trials
 
 
 def _write_summary(writer: RunWriter, conclusion: Conclusion) -> None:

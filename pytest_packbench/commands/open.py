@@ -32,7 +32,7 @@ from pytest_packbench.reports.page.case_data import NO_SOURCES, root_link
 from pytest_packbench.reports.story import Place
 from pytest_packbench.runs.folder import LATEST, PAGE, REPORT, find_run_folder, is_run_id, new_run_id, read_latest
 from pytest_packbench.runs.lines import controls_of_report
-from pytest_packbench.runs.reading import StoredRun, open_run
+from pytest_packbench.runs.reading import StoredRun, earlier_runs, open_run
 
 if TYPE_CHECKING:
     import argparse
@@ -199,7 +199,8 @@ def project_page(
                 panels = panels_of(pack, results(), conclusion.figures)
         except UsageError as error:
             notes.append(f"{error}.".replace("the", "The", 1))
-    return page_of_run(conclusion, results, sources, folder=folder, notes=notes, panels=panels)
+    earlier = earlier_runs(folder.parent, conclusion.run)
+    return page_of_run(conclusion, results, sources, earlier=earlier, notes=notes, panels=panels)
 
 
 def pages_html(pages: Sequence[RunPage], title: str) -> str:

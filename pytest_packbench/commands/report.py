@@ -205,7 +205,7 @@ def _controls_line(folder: Path, report: StoredRun) -> str:
         return f"unknown: {error}"
     if tally is None:
         return ""
-    wrong = name_some([result.control for result in tally.wrong[:_MAX_WRONG]], len(tally.wrong))
+    wrong = name_some([result.control for result in tally.wrong], limit=_MAX_WRONG)
     return f"{tally.line()}; otherwise: {wrong}" if wrong else tally.line()
 
 

@@ -16,7 +16,7 @@ from pytest_packbench.engine.attempt import AttemptState, Failure, redacted_fail
 from pytest_packbench.engine.attribution import UNKNOWN
 from pytest_packbench.model.errors import CaseError, describe_error, single_spaced, surrogate_at
 from pytest_packbench.model.pack import Comparison, record_facts
-from pytest_packbench.model.record import EVAL_BACKENDS, RecordError, wire_record
+from pytest_packbench.model.record import EVAL_BACKENDS, EvalRecord, RecordError
 from pytest_packbench.model.result import (
     EXTENSION_KEYS,
     EXTENSION_VERSION,
@@ -412,8 +412,7 @@ def _record_of(
     unsaid |= set() if state.cached else {"cached", "calls"}
     kept = [name for name in EXTENSION_KEYS if name in stated and name not in unsaid]
     firings = state.outcome.firings if state.outcome is not None else ()
-    fired = ({"hook": each.hook, "decision": each.decision, "rule": each.rule} for each in firings)
-    return wire_record(
+    record = EvalRecord.from_json(
         {
             **{name: row[name] for name in ("test_id", "llm_backend", "llm_model", "timestamp")},
             "test_suite": facts.test_suite or suite.record_name,
@@ -425,7 +424,8 @@ def _record_of(
             "tokens_output": state.tokens_output,
             "wall_clock_ms": row["duration_ms"],
             "run_id": run_id,
-            "hook_decisions": [{name: said for name, said in each.items() if said is not None} for each in fired],
+            "hook_decisions": [{"hook": each.hook, "decision": each.decision, "rule": each.rule} for each in firings],
             "packbench": {**facts.extra, **{name: stated[name] for name in kept}},
         }
     )
+    return record.as_json()

@@ -10,7 +10,6 @@ import json
 from abc import ABC, abstractmethod
 from collections import Counter
 from dataclasses import dataclass, field, replace
-from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, TypeVar
 
 from pytest_packbench.model.case import Case
@@ -568,7 +567,7 @@ def figures_of(pack: Pack, results: Iterable[Result]) -> tuple[Figure, ...]:
         ValueError: two figures of a group have the same name.
         Exception: anything else that the pack raises.
     """
-    return _checked(pack.figures(filter(None, map(partial(_summarized, pack), results))), "figures")
+    return _checked(pack.figures(_summaries(pack, results)), "figures")
 
 
 def panels_of(pack: Pack, results: Iterable[Result], figures: Sequence[Figure]) -> tuple[Panel, ...]:
@@ -585,7 +584,7 @@ def panels_of(pack: Pack, results: Iterable[Result], figures: Sequence[Figure]) 
     """
     if type(pack).panels is Pack.panels:
         return ()
-    return _instances(pack.panels(filter(None, map(partial(_summarized, pack), results)), figures), Panel, "panels")
+    return _instances(pack.panels(_summaries(pack, results), figures), Panel, "panels")
 
 
 def paired_figures_of(pack: Pack, results: Iterable[tuple[Result, bool]]) -> tuple[Figure, ...]:
@@ -633,6 +632,10 @@ def _instances(returned: Iterable[object], kind: type[_Returned], method: str) -
     if len(checked) < len(found):
         raise TypeError(f"{method}() returned {found!r}, expected objects of the class {kind.__name__}")
     return checked
+
+
+def _summaries(pack: Pack, results: Iterable[Result]) -> Iterator[Mapping[str, Any]]:
+    return filter(None, (_summarized(pack, result) for result in results))
 
 
 def _summarized(pack: Pack, result: Result) -> Mapping[str, Any] | None:

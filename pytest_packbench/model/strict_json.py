@@ -9,11 +9,12 @@ from __future__ import annotations
 import json
 import re
 from collections import Counter
+from dataclasses import asdict, is_dataclass
 from math import isfinite
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterator
 
 
 U32_MAX = 2**32 - 1
@@ -22,6 +23,7 @@ SURROGATE = re.compile(r"[\ud800-\udfff]")
 """Half of a UTF-16 pair: not valid in UTF-8, but possible in a Python string and as a JSON escape."""
 _CONTROL = re.compile("[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
 _MAX_LENGTH = 60
+_SCALARS = frozenset({str, int, bool, type(None)})
 # Well below the limits of json and pydantic_core, so that every valid record can be written and read.
 MAX_DEPTH = 100
 MAX_BITS = 14_000
@@ -94,6 +96,21 @@ def without_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return data
 
 
+def finite_json(value: Any) -> Any:
+    """Copy a value as plain JSON: keys become strings, numbers that are not finite null.
+
+    Tuples become arrays, named tuples and dataclasses objects.
+    """
+    if isinstance(value, dict):
+        # without a call for what is most frequent
+        return {str(key): item if type(item) in _SCALARS else finite_json(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return finite_json(value._asdict()) if hasattr(value, "_asdict") else [finite_json(item) for item in value]
+    if isinstance(value, float) and not isfinite(value):
+        return None
+    return finite_json(asdict(value)) if is_dataclass(value) and not isinstance(value, type) else value
+
+
 def has_surrogate(text: str) -> bool:
     """Return whether a text contains a surrogate, which UTF-8 cannot encode."""
     return not text.isascii() and SURROGATE.search(text) is not None
@@ -118,11 +135,6 @@ def has_control_characters(name: str) -> bool:
     These are control characters, line ends, marks of the direction of text, and surrogates.
     """
     return not name.isprintable() and _CONTROL.search(name) is not None
-
-
-def expected_integer(maximum: int) -> str:
-    """Return the description of an integer from 0 to `maximum`, for messages."""
-    return f"expected an integer 0..{maximum}"
 
 
 def printable_repr(value: object) -> str:
@@ -172,16 +184,4 @@ def is_plain(value: Any) -> bool:  # noqa: C901 - a function call per value take
                 or (kind is float and isfinite(item))
             ):
                 return False
-    return True
-
-
-def all_finite(values: Iterable[Any]) -> bool:
-    """Return whether all numbers are finite: from_json parses 1e999 as infinity, which JSON cannot express."""
-    for value in values:
-        kind = type(value)
-        if kind is float:
-            if not isfinite(value):
-                return False
-        elif (kind is dict and not all_finite(value.values())) or (kind is list and not all_finite(value)):
-            return False
     return True

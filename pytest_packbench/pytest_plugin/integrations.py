@@ -199,7 +199,6 @@ class GitHub:
             if run.conclusion is not None:
                 yield FinishedRun(
                     conclusion=run.conclusion,
-                    results=run.results,
                     rules="" if run.suite.bundled else str(run.suite.path / "suite.yaml"),
                     place=self._recorder.place(run, root),
                 )

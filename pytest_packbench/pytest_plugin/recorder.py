@@ -502,6 +502,7 @@ class Recorder:
         from pytest_packbench.reports.page import page_html, page_of_run
         from pytest_packbench.reports.page.case_data import CaseSources, root_link
         from pytest_packbench.reports.story import summary_markdown
+        from pytest_packbench.runs.reading import earlier_runs
 
         writer, outcome, root = run.writer, conclusion.baseline, rootdir_of(self.config)
         writer.write_results(run.results)
@@ -517,7 +518,8 @@ class Recorder:
         )
         no_panels: tuple[Panel, ...] = ()
         panels = self._of_pack(run, "panels", lambda: panels_of(pack, run.results, conclusion.figures), no_panels)
-        page = page_of_run(conclusion, lambda: run.results, sources, folder=writer.folder, panels=panels)
+        earlier = earlier_runs(writer.folder.parent, conclusion.run)
+        page = page_of_run(conclusion, lambda: run.results, sources, earlier=earlier, panels=panels)
         writer.write_page(PAGE, page_html([page], title=run.suite.name, redact=self._redact))
         if outcome is not None and outcome.compared is not None:
             from pytest_packbench.reports.diff import diff_markdown

@@ -8,11 +8,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 from html import escape
-from itertools import groupby
-from typing import TYPE_CHECKING, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, TypeVar
 
 from pytest_packbench.analysis.formatting import DASH, figure_interval, figure_value, grouped_figures
 from pytest_packbench.analysis.listing import MAX_ROWS
@@ -91,11 +89,11 @@ _VERDICTS = {
 SIGNS = {verdict: sign for verdict, (sign, _) in _VERDICTS.items() if verdict != "partial"}
 """The sign of each verdict of a case."""
 Value: TypeAlias = "str | int | Cell | None"
+T = TypeVar("T")
 Row: TypeAlias = Sequence[Value]
 
 
-@dataclass(frozen=True, slots=True)
-class Text:
+class Text(NamedTuple):
     """A paragraph.
 
     Attributes:
@@ -113,23 +111,20 @@ class Text:
     css: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Points:
+class Points(NamedTuple):
     """A list of sentences; `css` has classes of the page's style."""
 
     items: Sequence[str]
     css: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Facts:
+class Facts(NamedTuple):
     """A list of names, each with a value."""
 
     items: Sequence[tuple[str, str]]
 
 
-@dataclass(frozen=True, slots=True)
-class Table:
+class Table(NamedTuple):
     """A table whose first cells name its rows. Columns in which no row has a value are left out.
 
     Attributes:
@@ -165,22 +160,19 @@ class Table:
         return f"{shown} of {total} shown; {self.where}." if total > shown else ""
 
 
-@dataclass(frozen=True, slots=True)
-class Code:
+class Code(NamedTuple):
     """A command or another text that is copied as it is; of one line."""
 
     text: str
 
 
-@dataclass(frozen=True, slots=True)
-class Markup:
+class Markup(NamedTuple):
     """Markup of this package, only for HTML, such as a drawing. Text from models and cases in it has to be escaped."""
 
     html: str
 
 
-@dataclass(frozen=True, slots=True)
-class Section:
+class Section(NamedTuple):
     """Blocks under a title.
 
     Attributes:
@@ -245,38 +237,22 @@ def _text_table(table: Table) -> list[str]:
     return [*aligned, *([more] if more else [])]
 
 
-def markdown(blocks: Iterable[Block], *, level: int = 1, max_rows: int = MAX_ROWS) -> str:
+def markdown(blocks: Iterable[Block], *, level: int = 1, max_rows: int = MAX_ROWS, padded: bool = False) -> str:
     """Write blocks as GitHub Flavored Markdown.
 
     Args:
         blocks: the blocks.
         level: of the headings of sections and tables, 1 to 6; those within a section are one level below.
         max_rows: how many rows of a table are written, 1 or more.
+        padded: whether columns are aligned, for readers in a terminal.
 
     Returns:
         Markdown without a line end at its end; empty if no block has anything to say.
     """
-    return "\n\n".join(part for block in blocks if (part := _markdown(block, level, max_rows)))
+    return "\n\n".join(part for block in blocks if (part := _markdown(block, level, max_rows, padded=padded)))
 
 
-def aligned(page: str) -> str:
-    """Return a page of Markdown with the cells of its tables padded, for readers in a terminal."""
-    lines: list[str] = []
-    for is_table, group in groupby(page.split("\n"), key=lambda line: line.startswith("| ")):
-        block = list(group)
-        rows = [line[2:-2].split(" | ") for line in block]
-        if is_table and len(set(map(len, rows))) == 1:
-            widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-            for number, row in enumerate(rows):
-                padded = (
-                    cell.ljust(width, "-" if cell == "---" else " ") for cell, width in zip(row, widths, strict=True)
-                )
-                block[number] = f"| {' | '.join(padded)} |"
-        lines += block
-    return "\n".join(lines)
-
-
-def _markdown(block: Block, level: int, max_rows: int) -> str:
+def _markdown(block: Block, level: int, max_rows: int, *, padded: bool) -> str:
     written = ""
     match block:
         case Text(said, strong=strong) if said:
@@ -288,10 +264,10 @@ def _markdown(block: Block, level: int, max_rows: int) -> str:
             fence = "`" * max(3, *(len(ticks) + 1 for ticks in _TICKS.findall(said) or ("",)))
             written = f"{fence}sh\n{said}\n{fence}"
         case Table(title):
-            table = _markdown_table(block, max_rows)
+            table = _markdown_table(block, max_rows, padded=padded)
             written = f"{_heading(title, level)}{table}" if table else ""
         case Section(title, parts, folded):
-            inner = markdown(parts, level=level + 1, max_rows=max_rows)
+            inner = markdown(parts, level=level + 1, max_rows=max_rows, padded=padded)
             if folded and inner:
                 written = f"<details>\n<summary>{html_text(title)}</summary>\n\n{inner}\n\n</details>"
             elif inner:
@@ -303,13 +279,17 @@ def _heading(title: str, level: int) -> str:
     return f"{'#' * level} {escape_markdown(title, _CELL)}\n\n" if title else ""
 
 
-def _markdown_table(table: Table, max_rows: int) -> str:
+def _markdown_table(table: Table, max_rows: int, *, padded: bool) -> str:
     columns, rows = table.columns(), table.rows[:max_rows]
     if not columns:
         return ""
     head = [escape_markdown(table.head[column]) for column in columns]
     body = [[_markdown_cell(row[column]) for column in columns] for row in (*rows, *table.last)]
-    lines = "\n".join(f"| {' | '.join(cells)} |" for cells in (head, ["---"] * len(head), *body))
+    widths = [max(3, *map(len, cells)) if padded else 3 for cells in zip(head, *body, strict=True)]
+    lines = "\n".join(
+        f"| {' | '.join(map(str.ljust, cells, widths))} |" if padded else f"| {' | '.join(cells)} |"
+        for cells in (head, ["-" * width for width in widths], *body)
+    )
     more = table.more(len(rows))
     return f"{lines}\n\n{escape_markdown(more, _CELL)}" if more else lines
 
@@ -348,45 +328,56 @@ def escape_markdown(said: str, limit: int = _CELL) -> str:
     return _HEADING.sub(r"\\", safe)
 
 
-def html(blocks: Iterable[Block], *, level: int = 2, redact: Callable[[str], str] = str) -> str:
+def with_texts(value: T, change: Callable[[str], str]) -> T:
+    """Return blocks, or any named tuples and sequences, with each of their texts changed, such as by a redactor."""
+    changed: Any = value
+    if isinstance(value, str):
+        changed = change(value)
+    elif isinstance(value, tuple | list):
+        parts = [with_texts(part, change) for part in value]
+        changed = type(value)(*parts) if hasattr(value, "_fields") else parts
+    same_kind: T = changed
+    return same_kind
+
+
+def html(blocks: Iterable[Block], *, level: int = 2) -> str:
     """Write blocks as HTML.
 
     Args:
         blocks: the blocks.
         level: of the headings of sections, 1 to 6; those within a section are one level below.
-        redact: replaces secrets in a text.
 
     Returns:
         HTML in which all text is escaped and printable; only drawings and `Markup` are as they are.
     """
-    return "".join(_html(block, level, redact) for block in blocks)
+    return "".join(_html(block, level) for block in blocks)
 
 
-def html_text(said: str, redact: Callable[[str], str] = str) -> str:
+def html_text(said: str) -> str:
     """Return a text for HTML, also for an attribute in quotation marks, with control characters as their escapes."""
-    return escape(printable(redact(said)))
+    return escape(printable(said))
 
 
-def _html(block: Block, level: int, redact: Callable[[str], str]) -> str:
+def _html(block: Block, level: int) -> str:
     written = ""
     match block:
         case Text(said, strong, sign, color, css) if said:
-            badge = f"{_badge(sign, color, redact)} " if sign else ""
-            shown = html_text(said, redact)
+            badge = f"{_badge(sign, color)} " if sign else ""
+            shown = html_text(said)
             written = _element("p", f"{badge}<strong>{shown}</strong>" if strong else f"{badge}{shown}", css)
         case Points(items, css):
-            written = _element("ul", "".join(f"<li>{html_text(item, redact)}</li>" for item in items), css)
+            written = _element("ul", "".join(f"<li>{html_text(item)}</li>" for item in items), css)
         case Facts(items):
-            pairs = ((html_text(name, redact), html_text(said, redact)) for name, said in items)
+            pairs = ((html_text(name), html_text(said)) for name, said in items)
             written = _element("dl", "".join(f"<dt>{name}</dt><dd>{said}</dd>" for name, said in pairs), "facts")
         case Code(said):
-            written = _element("pre", html_text(said, redact))
+            written = _element("pre", html_text(said))
         case Table():
-            written = _html_table(block, redact)
-        case Section(title, parts) if inner := html(parts, level=level + 1, redact=redact):
-            written = _html_section(block, html_text(title, redact), inner, level)
+            written = _html_table(block)
+        case Section(title, parts) if inner := html(parts, level=level + 1):
+            written = _html_section(block, html_text(title), inner, level)
         case Markup(markup):
-            written = redact(markup)
+            written = markup
     return written
 
 
@@ -405,19 +396,19 @@ def _element(tag: str, inner: str, css: str = "") -> str:
     return f"<{tag}{_class(css)}>{inner}</{tag}>\n" if inner else ""
 
 
-def _html_table(table: Table, redact: Callable[[str], str]) -> str:
+def _html_table(table: Table) -> str:
     columns = table.columns(drawn=True)
     if not columns:
         return ""
     head = "".join(
-        f'<th scope="col"{_class("num" * (column in table.numbers))}>{html_text(table.head[column], redact)}</th>'
+        f'<th scope="col"{_class("num" * (column in table.numbers))}>{html_text(table.head[column])}</th>'
         for column in columns
     )
     rows = "".join(
-        f"<tr{_class('total' * (number >= len(table.rows)))}>{''.join(_html_cells(table, row, columns, redact))}</tr>\n"
+        f"<tr{_class('total' * (number >= len(table.rows)))}>{''.join(_html_cells(table, row, columns))}</tr>\n"
         for number, row in enumerate((*table.rows, *table.last))
     )
-    title, more = html_text(table.title, redact), html_text(table.more(len(table.rows)), redact)
+    title, more = html_text(table.title), html_text(table.more(len(table.rows)))
     caption = f"<caption{_class('quiet' * table.quiet)}>{title}</caption>\n"
     return (
         f'<div class="scroll" role="region" aria-label="{title}" tabindex="0">\n<table{_class(table.css)}>\n{caption}'
@@ -425,25 +416,25 @@ def _html_table(table: Table, redact: Callable[[str], str]) -> str:
     )
 
 
-def _html_cells(table: Table, row: Row, columns: Sequence[int], redact: Callable[[str], str]) -> Iterator[str]:
+def _html_cells(table: Table, row: Row, columns: Sequence[int]) -> Iterator[str]:
     for column in columns:
         given = row[column]
         cell = given if isinstance(given, Cell) else Cell(_said(given))
         css = f"num {cell.css}".strip() if column in table.numbers else cell.css
-        shown = html_text(cell.text, redact)
+        shown = html_text(cell.text)
         if cell.color:
-            shown = _badge(f"{cell.sign} {cell.text}".strip(), cell.color, redact)
+            shown = _badge(f"{cell.sign} {cell.text}".strip(), cell.color)
         elif cell.href:
-            shown = f'<a href="{html_text(cell.href, redact)}">{shown}</a>'
-        below = f'<span class="below">{html_text(cell.below, redact)}</span>' if cell.below else ""
-        note = f'<span class="definition">{html_text(cell.note, redact)}</span>' if cell.note else ""
+            shown = f'<a href="{html_text(cell.href)}">{shown}</a>'
+        below = f'<span class="below">{html_text(cell.below)}</span>' if cell.below else ""
+        note = f'<span class="definition">{html_text(cell.note)}</span>' if cell.note else ""
         tag, scope = ("th", ' scope="row"') if column == columns[0] else ("td", "")
-        name = f' id="{html_text(cell.id, redact)}"' if cell.id else ""
+        name = f' id="{html_text(cell.id)}"' if cell.id else ""
         yield f"<{tag}{scope}{name}{_class(css)}>{cell.svg}{shown}{below}{note}</{tag}>"
 
 
-def _badge(said: str, color: str, redact: Callable[[str], str]) -> str:
-    return f'<span class="badge is-{color}">{html_text(said, redact)}</span>'
+def _badge(said: str, color: str) -> str:
+    return f'<span class="badge is-{color}">{html_text(said)}</span>'
 
 
 def _class(css: str) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from pytest_packbench.analysis.changes import SMALLER, THRESHOLD
@@ -90,7 +89,7 @@ def worst_changes(comparison: Comparison, max_rows: int) -> Table:
     """
     kinds = [kind for kind in KINDS if kind not in {"added", SMALLER}]
     table = changes_table("Changed since the baseline", comparison, kinds)
-    return replace(table, rows=table.rows[:max_rows], where=f"{DIFF} lists all")
+    return table._replace(rows=table.rows[:max_rows], where=f"{DIFF} lists all")
 
 
 def changes_table(title: str, comparison: Comparison, kinds: Sequence[str]) -> Table:

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from pytest_packbench.analysis.conclusion import run_verdict
 from pytest_packbench.analysis.intervals import WILSON
 from pytest_packbench.model.run import RUN_DOCUMENT_VERSION
-from pytest_packbench.runs.lines import finite_json
+from pytest_packbench.model.strict_json import finite_json
 
 if TYPE_CHECKING:
     from pytest_packbench.analysis.changes import BaselineOutcome
     from pytest_packbench.analysis.conclusion import Conclusion
     from pytest_packbench.model.policy import PolicyOutcome
+
+_STATISTICS = ("totals", "overall", "groups", "depth", "refusals", "exposure", "authored", "models", "cached")
 
 
 def run_document(conclusion: Conclusion, rerun: str = "") -> dict[str, Any]:
@@ -33,37 +34,22 @@ def run_document(conclusion: Conclusion, rerun: str = "") -> dict[str, Any]:
         of the results. Units are those of the classes. Numbers that are not finite are null. The object shares nothing
         with the argument.
     """
-    run, statistics = conclusion.run, conclusion.statistics
-    exposure, trials = statistics.exposure, statistics.trials
+    run, statistics, trials = conclusion.run, conclusion.statistics, conclusion.statistics.trials
     document = {
         "version": RUN_DOCUMENT_VERSION,
         "status": run_verdict(conclusion).status,
         "complete": not run.partial,
-        "run": asdict(run),
-        "totals": statistics.totals._asdict(),
-        "overall": statistics.overall._asdict(),
-        "groups": [group._asdict() for group in statistics.groups],
-        "depth": [depth._asdict() for depth in statistics.depth],
-        "refusals": statistics.refusals._asdict(),
-        "exposure": None if exposure is None else exposure._asdict(),
-        "authored": statistics.authored,
-        "models": statistics.models,
-        "cached": statistics.cached,
+        "run": run,
+        **{name: getattr(statistics, name) for name in _STATISTICS},
         "interval": WILSON,
         "figures": [figure.as_json() for figure in conclusion.all_figures] or None,
-        "gates": list(map(asdict, conclusion.gates)),
+        "gates": conclusion.gates,
         "rerun": rerun or None,
-        "comparison": None if conclusion.baseline is None else _comparison(conclusion.baseline),
+        "comparison": conclusion.baseline and _comparison(conclusion.baseline),
         "policy": conclusion.stored_policy,
-        "policy_changes": None if conclusion.policy is None else _policy_changes(conclusion.policy),
-        "controls": None if conclusion.controls is None else conclusion.controls.counts._asdict(),
-        "trials": None
-        if trials is None
-        else {
-            **trials._asdict(),
-            "passes": [each._asdict() for each in trials.passes],
-            "temperature": run.settings.get("temperature"),
-        },
+        "policy_changes": conclusion.policy and _policy_changes(conclusion.policy),
+        "controls": conclusion.controls and conclusion.controls.counts,
+        "trials": trials and {**trials._asdict(), "temperature": run.settings.get("temperature")},
         "cases": [],
     }
     return {name: finite_json(value) for name, value in document.items() if value is not None}
@@ -73,12 +59,12 @@ def _comparison(outcome: BaselineOutcome) -> dict[str, Any]:
     comparison, compared, met = outcome.comparison, outcome.compared, outcome.met
     return {
         "requested": outcome.requested,
-        "baseline": None if comparison is None else comparison.baseline.run_id,
+        "baseline": comparison and comparison.baseline.run_id,
         "problem": outcome.problem,
         "optional": outcome.optional,
         "warning": outcome.warning,
         "figures": {} if compared is None else compared.figures(),
-        "mean": None if compared is None or compared.mean is None else compared.mean._asdict(),
+        "mean": compared and compared.mean,
         "conditions": [{"condition": str(each), "met": each in met} for each in outcome.conditions],
         "failed": bool(outcome.failures),
     }

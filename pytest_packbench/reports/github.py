@@ -11,9 +11,8 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 from urllib.parse import quote
 
 from pytest_packbench.analysis.conclusion import run_verdict
-from pytest_packbench.analysis.counting import by_case, fold_case, trials_rule_of
 from pytest_packbench.analysis.formatting import format_score, format_terms
-from pytest_packbench.analysis.listing import MAX_ROWS
+from pytest_packbench.analysis.listing import MAX_ROWS, how_far_below
 from pytest_packbench.model.errors import first_of, pluralize
 from pytest_packbench.model.score import is_broken
 from pytest_packbench.reports.blocks import Section, Text, markdown
@@ -32,6 +31,7 @@ MAX_ANNOTATIONS = 10
 STEP_BYTES = 1024 * 1024
 _ROWS = (MAX_ROWS, 100, 30, 10, 3)
 _WIDTH = 400
+_BROKEN = ("error", "vacuous")
 # of an annotation
 _MAX_LINES = 5
 
@@ -41,13 +41,11 @@ class FinishedRun(NamedTuple):
 
     Attributes:
         conclusion: what it came to.
-        results: one for each attempt.
         rules: the suite's `suite.yaml`, relative to the same folder as the files of results; empty for none.
         place: where the job summary is read.
     """
 
     conclusion: Conclusion
-    results: Sequence[Result]
     rules: str = ""
     place: Place = NOWHERE
 
@@ -98,21 +96,20 @@ def run_annotations(runs: Iterable[FinishedRun], problems: Sequence[Annotation] 
     ordered = [*problems]
     errors: list[Annotation] = []
     failures: list[tuple[float, Annotation]] = []
+    hidden = 0
     for run in runs:
         ordered += _decisions(run)
-        rule = trials_rule_of(run.conclusion.run)
-        for result in (fold_case(trials, rule) for trials in by_case(iter(run.results))):
-            if result.score.verdict in {"error", "vacuous"} and not result.score.quarantined:
-                errors.append(_error_annotation(run.conclusion.run, result))
-            elif result.score.counted and result.score.verdict == "failed":
-                distance = (result.score.score or 0.0) - (result.score.threshold or 0.0)
-                failures.append((distance, _failure_annotation(run.conclusion.run, result)))
+        about, listing = run.conclusion.run, run.conclusion.page_cases
+        errors += [_error_annotation(about, case) for name in _BROKEN for case in listing.first(name, MAX_ROWS)]
+        failed = listing.first("failed", MAX_ROWS)
+        failures += [(how_far_below(case.score), _failure_annotation(about, case)) for case in failed]
+        hidden += sum(max(listing.count(name) - MAX_ROWS, 0) for name in (*_BROKEN, "failed"))
     failures.sort(key=lambda failure: failure[0])
     ordered += [*errors, *(annotation for _, annotation in failures)]
     others = ordered[MAX_ANNOTATIONS - 1 :]
     if len(others) > 1:
         level: Literal["error", "warning"] = "error" if any(each.level == "error" for each in others) else "warning"
-        message = f"and {len(others)} more; see the job summary and the log"
+        message = f"and {len(others) + hidden} more; see the job summary and the log"
         ordered[MAX_ANNOTATIONS - 1 :] = [Annotation(level=level, title="packbench", message=message)]
     return ordered
 

@@ -14,8 +14,8 @@ from pytest_packbench.reports.terminal import printable
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from pytest_packbench.analysis.trend import TrendPoint
     from pytest_packbench.model.metric import Interval
+    from pytest_packbench.model.report import Outline
 
     Ends = tuple[float, float] | Interval
 
@@ -121,10 +121,10 @@ def bars_svg(passed: int, failed: int, highest: int) -> str:
     return _svg("plot-bar", 152, 10, parts)
 
 
-def trend_svg(points: Sequence[TrendPoint]) -> str:
+def trend_svg(points: Sequence[Outline]) -> str:
     """Draw the pass rates of runs over time, of those that judged a case; the line ends where the rules changed."""
-    rated = [(point, rate) for point in points if (rate := point.rate) is not None]
-    axis = share_range([value for point, rate in rated for value in (rate, *(point.interval or ()))])
+    rated = [(point, rate) for point in points if (rate := point.overall.pass_rate) is not None]
+    axis = share_range([value for point, rate in rated for value in (rate, *(point.overall.interval or ()))])
     width, height, left, right, top, bottom = 720, 200, 44, 708, 12, 178
     step = (right - left - 24) / max(len(rated) - 1, 1)
 
@@ -144,10 +144,11 @@ def trend_svg(points: Sequence[TrendPoint]) -> str:
             parts.append(_line("break", middle, top, middle, bottom))
             parts.append(_tick(middle, bottom + 16, "rules changed"))
     for (x, at), (point, _) in zip(places, rated, strict=True):
-        if point.interval is not None:
-            low, high = map(y, point.interval)
+        run, overall = point.run, point.overall
+        if overall.interval is not None:
+            low, high = map(y, overall.interval)
             parts.append(_line("interval", x, low, x, high))
-        label = f"{minute(point.run.finished_at)}: {point.passed} of {point.judged} passed, run {point.run.run_id}"
+        label = f"{minute(run.finished_at)}: {overall.passed} of {overall.n} passed, run {run.run_id}"
         mark = _mark(x, at, _COLORS.get(point.status, "warn"))
         parts.append(f"<g><title>{_escaped(label)}</title>{mark}</g>")
     return _svg("plot-wide", width, height, parts, "Pass rate of each run, oldest first")

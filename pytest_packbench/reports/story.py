@@ -49,10 +49,9 @@ if TYPE_CHECKING:
     from pytest_packbench.analysis.conclusion import Conclusion
     from pytest_packbench.analysis.counting import Statistics
     from pytest_packbench.analysis.listing import Listing
-    from pytest_packbench.analysis.trend import TrendPoint
     from pytest_packbench.model.control import ControlTally
     from pytest_packbench.model.gate import GateResult
-    from pytest_packbench.model.report import Group, Totals, TrialFigures
+    from pytest_packbench.model.report import Group, Outline, Totals, TrialFigures
     from pytest_packbench.model.result import Result
     from pytest_packbench.model.run import Run
     from pytest_packbench.reports.blocks import Block, Row
@@ -455,18 +454,19 @@ def refusals_table(statistics: Statistics) -> Table:
     return Table("Refusals", ("expected", "refused", "answered"), rows, numbers=(1, 2))
 
 
-def trend_table(title: str, points: Sequence[TrendPoint], known: Iterable[Mapping[str, Any]]) -> Table:
+def trend_table(title: str, points: Sequence[Outline], known: Iterable[Mapping[str, Any]]) -> Table:
     """Return what like runs came to, and what changed from each to the next.
 
     Args:
         title: what the table shows.
         points: the runs, oldest first.
-        known: of each, `change`: what changed since the run before, as `TrendPoint.since` returns it, and in its
+        known: of each, `change`: what changed since the run before, as `since` returns it, and in its
             `cases` how many were added, removed and so on; and `broken`: how many cases ended in an error, could not
             have failed, or did not run. What is not known may be left out or None.
     """
     rows = []
     for point, more in zip(points, known, strict=True):
+        overall = point.overall
         rate, mean, rules, cases = map((more.get("change") or {}).get, ("pass_rate", "mean_score", "rules", "cases"))
         since = [f"trend broken: {', '.join(rules)} changed"] if rules else []
         since += [
@@ -477,12 +477,12 @@ def trend_table(title: str, points: Sequence[TrendPoint], known: Iterable[Mappin
                 Cell(point.run.run_id, css="mono"),
                 minute(point.run.finished_at),
                 verdict_cell(point.status),
-                f"{point.passed} of {point.judged}",
+                f"{overall.passed} of {overall.n}",
                 more.get("broken") or None,
-                format_percent(point.passed, point.judged),
-                format_interval(point.interval),
+                format_percent(overall.passed, overall.n),
+                format_interval(overall.interval),
                 None if rate is None else f"{format_change(100 * rate, 1)} points",
-                format_mean(point.mean_score),
+                format_mean(overall.mean_score),
                 None if mean is None else format_change(mean),
                 "; ".join(since),
             )

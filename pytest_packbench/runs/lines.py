@@ -7,7 +7,6 @@ around it is ignored, blank lines are skipped, and any other line that cannot be
 from __future__ import annotations
 
 import json
-import math
 import sys
 from contextlib import nullcontext, suppress
 from dataclasses import dataclass, field
@@ -23,7 +22,7 @@ from pytest_packbench.model.record import EvalRecord, RecordError, strict_proble
 from pytest_packbench.model.result import adapter, extension_problem
 from pytest_packbench.model.run import Text  # noqa: TC001 - pydantic reads the types of fields
 from pytest_packbench.model.score import Count, Verdict  # noqa: TC001 - likewise
-from pytest_packbench.model.strict_json import U32_MAX, expected_integer, parse_strict, printable
+from pytest_packbench.model.strict_json import U32_MAX, finite_json, parse_strict, printable
 from pytest_packbench.runs.folder import CONTROLS, ERRORS, RECORDS, StoredRunError
 
 if TYPE_CHECKING:
@@ -40,7 +39,6 @@ MAX_SKIPPED_NAMED = 10
 # Unicode White_Space, which Rust trims; str.strip() would also remove U+001C to U+001F
 _WHITE_SPACE = "\t\n\v\f\r \x85\xa0\u1680\u2028\u2029\u202f\u205f\u3000" + "".join(map(chr, range(0x2000, 0x200B)))
 _READ_BUFFER = 1 << 20
-_SCALARS = frozenset({str, int, bool, type(None)})
 _FINITE_ENCODER = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":"))
 LineT = TypeVar("LineT")
 
@@ -158,18 +156,6 @@ def finite_line(value: Any) -> bytes:
         return compact_json(value)
     except ValueError:
         return compact_json(finite_json(value))
-
-
-def finite_json(value: Any) -> Any:
-    """Copy a value as plain JSON: tuples become arrays, keys strings, and numbers that are not finite null."""
-    if isinstance(value, dict):
-        # without a call for what is most frequent
-        return {str(key): item if type(item) in _SCALARS else finite_json(item) for key, item in value.items()}
-    if isinstance(value, list | tuple):
-        return [finite_json(item) for item in value]
-    if isinstance(value, float) and not math.isfinite(value):
-        return None
-    return value
 
 
 def record_source(name: str) -> RecordSource:
@@ -390,7 +376,7 @@ def _open_record(line: bytes | str) -> EvalRecord:
     # called for every line, so that only the trial is checked: with run and test id it identifies the record
     trial = extension.get("trial", 0) if extension else 0
     if not (type(trial) is int and 0 <= trial <= U32_MAX):
-        raise RecordError(f"packbench.trial: {expected_integer(U32_MAX)}, got {printable(repr(trial))}")
+        raise RecordError(f"packbench.trial: expected an integer 0..{U32_MAX}, got {printable(repr(trial))}")
     return record
 
 

@@ -40,8 +40,18 @@ from pytest_packbench.model.strict_json import (
     without_duplicates,
 )
 from pytest_packbench.model.suite import BASELINE_NAME
-from pytest_packbench.runs.folder import ERRORS, JOURNAL, PAYLOADS, RECORDS, REPORT, NoReportError, StoredRunError
+from pytest_packbench.runs.folder import (
+    ERRORS,
+    JOURNAL,
+    PAYLOADS,
+    RECORDS,
+    REPORT,
+    NoReportError,
+    StoredRunError,
+    is_run_id,
+)
 from pytest_packbench.runs.lines import error_lines, payload_lines, record_lines, stated_of
+from pytest_packbench.runs.metadata import MERGED_FROM
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -78,8 +88,7 @@ class StoredRun:
         history: how a committed baseline came about, the oldest change first.
         lists_all_cases: whether cases without a score are included; False if only records were read, which do not
             count them.
-        attempts: for each case of a committed baseline, which has one result for all trials of a case, how many of its
-            trials passed and how many there were; None for a run.
+        committed: whether it is a committed baseline, which has one result for all trials of a case.
         complete: whether results have their records and payloads, as far as there are files with them.
     """
 
@@ -89,7 +98,7 @@ class StoredRun:
     header: Outline | None = None
     history: tuple[BaselineChange, ...] = ()
     lists_all_cases: bool = True
-    attempts: Mapping[str, tuple[int, int]] | None = None
+    committed: bool = False
     complete: bool = False
 
     def read(self) -> Self:
@@ -107,7 +116,7 @@ class StoredRun:
         """
         if self.complete:
             yield from self.results
-        elif self.attempts is None:
+        elif not self.committed:
             yield from open_run(Path(self.source), complete=True).results
 
     @property
@@ -169,6 +178,41 @@ def open_run(
     if checked or complete:
         results = checked_results(file.parent, results, run.run_id, complete=complete)
     return StoredRun(source=str(file), run=run, results=results, header=header, complete=complete)
+
+
+def earlier_runs(suite_folder: Path, run: Run) -> Iterator[StoredRun]:
+    """Yield the complete runs of a suite before a run, the latest first, each with the outline of its report.
+
+    Runs that can't be read are left out, and those that the run was merged from.
+    """
+    parts = run.settings.get(MERGED_FROM)
+    merged = parts if isinstance(parts, list) else ()
+    for folder in run_folders(suite_folder):
+        if folder.name < run.run_id and folder.name not in merged:
+            with suppress(ValueError, OSError):
+                yield open_complete(folder)
+
+
+def run_folders(suite_folder: Path) -> list[Path]:
+    """Return the folders of a suite's runs, the latest first: run ids sort by time. Other folders are none."""
+    return sorted((path for path in suite_folder.glob("*/") if is_run_id(path.name)), reverse=True)
+
+
+def open_complete(folder: Path) -> StoredRun:
+    """Open a complete run by its folder, with the outline of its report; the cases are not checked.
+
+    Raises:
+        StoredRunError: the run did not end or is partial, its report can't be read, or it is the copy of a run, which
+            has another folder; one line with the place in it.
+        OSError: the report can't be read.
+    """
+    stored = open_run(folder, checked=False, whole=False)
+    run = stored.run
+    if run.run_id != folder.name:
+        raise StoredRunError(f"{folder}: contains the run {run.run_id}, which counts in the folder of this name")
+    if run.partial:
+        raise StoredRunError(f"{folder}: partial: {run.partial}")
+    return stored
 
 
 def sort_key(result: Result) -> tuple[str, str, str, int]:
@@ -509,11 +553,11 @@ def _open_baseline(path: Path) -> StoredRun:
         settings={"trials": of.trials, "trials_rule": of.trials_rule} if of.trials > 1 else {},
     )
     shared = {"suite": of.suite, "file": path.name, "timestamp": of.finished_at}
-    results, attempts = [], {}
+    results = []
     for test_id, case in baseline.cases.items():
         stated = {"verdict": case.verdict, "kind": case.kind or "", "score": case.score, "judge": case.judge}
         names = {"test_id": test_id, "case_id": test_id.rpartition(":")[2], "nodeid": test_id}
-        results.append(result_from({**shared, **names, **stated, "case_sha256": case.sha256}))
-        attempts[test_id] = int(case.verdict == "passed") if case.passed is None else case.passed, case.trials
+        result = result_from({**shared, **names, **stated, "case_sha256": case.sha256})
+        results.append(replace(result, folded=result.trials if case.passed is None else (case.passed, case.trials)))
     ordered = tuple(sorted(results, key=sort_key))
-    return StoredRun(source=str(path), run=run, results=ordered, history=baseline.history, attempts=attempts)
+    return StoredRun(source=str(path), run=run, results=ordered, history=baseline.history, committed=True)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from pytest_packbench.model.result import models_of
 from pytest_packbench.model.suite import BASELINE_NAME
 from pytest_packbench.runs.folder import COMMITTED, LATEST, PASSED, StoredRunError, is_run_id, read_latest
-from pytest_packbench.runs.reading import StoredRun, open_run
+from pytest_packbench.runs.reading import StoredRun, open_run, run_folders
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -75,13 +75,12 @@ def _other_pipeline(stored: StoredRun, now: Run, models_now: Sequence[str]) -> I
     """Yield in what the pipeline of a baseline differs from that of the run, as far as both are known."""
     before = stored.run
     # a committed baseline has one result for each case, without its model
-    is_committed = stored.attempts is not None
-    models = before.model or "" if is_committed else ", ".join(models_of(stored.results))
+    models = before.model or "" if stored.committed else ", ".join(models_of(stored.results))
     guards = [", ".join(each.settings.get("guards", ())) or "none" for each in (before, now)]
     pairs = [
         ("target", before.target, now.target),
         ("model", models, ", ".join(models_now)),
-        *([] if is_committed else [("guards", *guards)]),
+        *([] if stored.committed else [("guards", *guards)]),
     ]
     for name, old, new in pairs:
         if old and new and old != new:
@@ -117,9 +116,8 @@ def _path_of(name: str, run: Run, folder: Path, committed: Path) -> Path | str:
 
 def _last_passed(run: Run, folder: Path) -> Path | None:
     """Return the folder of the last complete run of the same mode and target whose gates passed; None without one."""
-    folders = (path for path in folder.parent.glob("*/") if is_run_id(path.name) and path != folder)
-    # run ids sort by time
-    for path in sorted(folders, reverse=True):
+    folders = (path for path in run_folders(folder.parent) if path != folder)
+    for path in folders:
         # a run that did not end, or can't be read
         with suppress(StoredRunError, OSError):
             earlier = open_run(path, checked=False)

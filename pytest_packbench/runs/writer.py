@@ -5,11 +5,13 @@ from __future__ import annotations
 import json
 import secrets
 import shutil
+from collections import deque
 from contextlib import ExitStack, suppress
 from typing import TYPE_CHECKING, Any, BinaryIO, Self
 
 from pytest_packbench.files import check_link, encode_utf8, replace_atomic, write_atomic
 from pytest_packbench.model.result import Result, result_from
+from pytest_packbench.model.strict_json import finite_json
 from pytest_packbench.runs.folder import (
     CONTROLS,
     DRAFTS,
@@ -23,7 +25,7 @@ from pytest_packbench.runs.folder import (
     ensure_gitignore,
 )
 from pytest_packbench.runs.journal import Journal, rewrite_journal
-from pytest_packbench.runs.lines import compact_json, finite_json, finite_line
+from pytest_packbench.runs.lines import compact_json, finite_line
 from pytest_packbench.runs.reading import checked_results, sort_key
 
 if TYPE_CHECKING:
@@ -149,7 +151,13 @@ class RunWriter:
             self.journal.close()
 
     def write_results(self, results: Iterable[Result]) -> None:
+        """Write all results as `writing` does."""
+        deque(self.writing(results), 0)
+
+    def writing(self, results: Iterable[Result]) -> Iterator[Result]:
         """Write `records.jsonl`, `errors.jsonl` (only if there are any), `payloads.jsonl`, and the rows of the report.
+
+        Each result is yielded when its lines are written; the files are replaced after the last one.
 
         Args:
             results: one for each attempt, in order, with record and payload; read one by one, and not kept in memory.
@@ -179,6 +187,7 @@ class RunWriter:
                 if payload is not None:
                     about = {"test_id": case.test_id, "case_id": case.case_id, "trial": result.attempt.trial}
                     payloads.write(_line({"run_id": run_id, **about, "result": payload}))
+                yield result
         if errors is None:
             # an earlier session of the run may have written it
             errors_path.unlink(missing_ok=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import deque
 from dataclasses import fields, replace
 from itertools import product
 from pathlib import Path
@@ -21,6 +22,7 @@ from pytest_packbench.analysis.counting import (
     cluster_facet,
     fold_case,
     trials_rule_of,
+    without_twins,
 )
 from pytest_packbench.analysis.gates import GateJudge
 from pytest_packbench.analysis.listing import Listing
@@ -157,13 +159,9 @@ def check_run(
     comparison = None
     if earlier is not None and earlier.stored is not None:
         by = {rule.by for rule in rules if rule.by is not None}
-        comparison = Comparison(earlier.stored, of, by=by, rule=trials_rule, unchanged=numbers.add_unchanged)
-    for attempts in by_case(list(results)):
-        case = numbers.add(attempts)
-        if comparison is not None:
-            comparison.add(case)
-    if comparison is not None:
-        comparison.close()
+        comparison = Comparison(earlier.stored, of, by=by, rule=trials_rule, numbers=numbers)
+    cases = map(numbers.add, by_case(list(results)))
+    deque(cases if comparison is None else comparison.steps(without_twins(cases)), 0)
     outcome = None if earlier is None else baseline_outcome(earlier, comparison, "whole")
     return GateJudge(numbers, outcome, with_errors).results(rules)
 

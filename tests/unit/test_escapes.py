@@ -31,6 +31,8 @@ from tests.unit.stored_runs import run_of, suite, write
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from pytest_packbench.model.result import Result
+
 PIECES = (
     *("\x1b[31m", "\x1b]0;title\x07", "\x1b[0Ksection_start:1:x\r\x1b[0K", "\x9b31m", "\x00", "\x7f", "\b", "\r", "\n"),
     *("\u202e", "\u2066", "\u200b", "\u2028", "\x85", "\ud800", "\udfff"),
@@ -132,17 +134,22 @@ class Tags(HTMLParser):
         self.addresses |= {str(value) for name, value in attrs if name in {"href", "src"}}
 
 
-def finished(text: str) -> FinishedRun:
-    """A run in which each text that comes from elsewhere is this one."""
+def results_with(text: str) -> list[Result]:
+    """Results in which each text that comes from elsewhere is this one."""
     texts: dict[str, Any] = dict.fromkeys(
         ("test_id", "file", "message", "kind", "answer", "case_type", "difficulty"), text
     )
     terms = ({"name": text, "effect": "add", "value": 0.5, "detail": text},)
     verdicts = ("failed", "error", "vacuous", "passed", "known_hole")
-    results = [
+    return [
         changed(case_result(verdict, verdict), **texts, case_id=text, terms=terms, facets={text: text})
         for verdict in verdicts
     ]
+
+
+def finished(text: str) -> FinishedRun:
+    """A run in which each text that comes from elsewhere is this one."""
+    results = results_with(text)
     control = ControlResult(text, text, text, text, "deviates", text, text, message=text)
     figure = Figure(name="f", definition="d", count=1, total=2).with_texts(lambda _: " ".join(text.split()) or "x")
     names: dict[str, Any] = dict.fromkeys(("suite", "target", "description"), text)
@@ -154,7 +161,7 @@ def finished(text: str) -> FinishedRun:
         figures=(figure,),
         baseline=BaselineOutcome(text, problem=text),
     )
-    return FinishedRun(conclusion=conclusion, results=results, rules="storage/toy/suite.yaml")
+    return FinishedRun(conclusion=conclusion, rules="storage/toy/suite.yaml")
 
 
 def check_terminal(name: str, lines: Sequence[str]) -> None:
@@ -181,7 +188,7 @@ def test_every_writer_of_a_run_writes_text_as_text(text: str) -> None:
         assert command.isprintable(), command
         assert re.match(r"::(error|warning) ", command), command
         assert command.count("::error ") + command.count("::warning ") == 1, command
-    html = page_html([RunPage(of.conclusion, scores_of(of.results))], title=text)
+    html = page_html([RunPage(of.conclusion, scores_of(results_with(text)))], title=text)
     assert RAW.search(html) is None
     read = Tags(html)
     assert read.tags <= TAGS, read.tags - TAGS

@@ -13,12 +13,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pytest_packbench.files import write_atomic
+from pytest_packbench.model.strict_json import finite_json
 from pytest_packbench.runs.folder import StoredRunError, ensure_gitignore
 from pytest_packbench.runs.lines import (
     RecordSource,
     SkippedLines,
     compact_json,
-    finite_json,
     finite_line,
     read_errors,
     record_source,

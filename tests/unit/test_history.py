@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from pytest_packbench.analysis.trend import QUARANTINED, like_runs, read_earlier, verdict_of
+from pytest_packbench.analysis.trend import QUARANTINED, like_runs, verdict_of, with_cases
 from pytest_packbench.cli import main
 from pytest_packbench.runs.folder import StoredRunError
-from pytest_packbench.runs.reading import open_run
+from pytest_packbench.runs.reading import earlier_runs, open_complete, open_run
 from pytest_packbench.runs.writer import RunWriter, sort_results
 from tests.unit.run_builders import case_result, document, run
 
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from pathlib import Path
 
+    from pytest_packbench.analysis.trend import EarlierRun
     from pytest_packbench.model.result import Result
     from tests.conftest import ExpectedTexts
 
@@ -77,24 +78,33 @@ def test_like_runs_are_the_complete_earlier_runs_of_the_same_pipeline(tmp_path: 
         (write(tmp_path, 11 + number) / "report.json").write_bytes(whole.replace(old, new))
     write(tmp_path, 9).rename(tmp_path / "toy" / ulid(10))
     write(tmp_path, 901)
-    runs = like_runs(tmp_path / "toy", NOW, ())
-    assert [(each.point.run.run_id, each.point.run.suite_sha256[:2]) for each in runs] == [
+
+    def found(**options: Any) -> list[EarlierRun]:
+        return like_runs(NOW, (), earlier_runs(tmp_path / "toy", NOW), **options)
+
+    runs = found()
+    assert [(each.outline.run.run_id, each.outline.run.suite_sha256[:2]) for each in runs] == [
         (ulid(1), "ab"),
         (ulid(6), "cd"),
     ]
-    first = runs[0].point
-    assert (first.passed, first.judged, first.rate, first.mean_score) == (1, 2, 0.5, 0.625)
+    first = runs[0].outline
+    assert (first.overall.passed, first.overall.n, first.overall.pass_rate, first.overall.mean_score) == (
+        1,
+        2,
+        0.5,
+        0.625,
+    )
     assert (first.status, first.run.finished_at) == ("failed", NOW.finished_at)
-    assert first.interval == pytest.approx((0.095, 0.905), abs=0.001)
+    assert first.overall.interval == pytest.approx((0.095, 0.905), abs=0.001)
     verdicts = {f"toy:plain:{name}": name for name in ("error", "vacuous", "not_run")}
     verdicts |= {"toy:plain:a": "passed", "toy:plain:b": "failed", "toy:plain:q": QUARANTINED}
     assert [{name: verdict_of(case) for name, case in each.cases.items()} for each in runs] == [verdicts] * 2
     assert runs[0].cases == runs[1].cases
-    assert [each.point.run.run_id for each in like_runs(tmp_path / "toy", NOW, (), limit=1)] == [ulid(6)]
-    assert like_runs(tmp_path / "none", NOW, ()) == []
+    assert [each.outline.run.run_id for each in found(limit=1)] == [ulid(6)]
+    assert like_runs(NOW, (), earlier_runs(tmp_path / "none", NOW)) == []
     opened = open_run(tmp_path / "toy" / ulid(6), checked=False).read()
     for each in opened, replace(opened, source=str(tmp_path / "gone" / "report.json")):
-        assert [old.point.run.run_id for old in like_runs(tmp_path / "toy", NOW, (), each)] == [ulid(1), ulid(6)]
+        assert [old.outline.run.run_id for old in found(opened=each)] == [ulid(1), ulid(6)]
 
 
 def test_runs_of_another_model_are_unlike_whether_the_run_or_its_answers_name_it(tmp_path: Path) -> None:
@@ -104,7 +114,7 @@ def test_runs_of_another_model_are_unlike_whether_the_run_or_its_answers_name_it
 
     def found(*models: str, **changes: Any) -> list[str]:
         of = run(run_id=ulid(900), mode="live", **changes)
-        return [each.point.run.run_id for each in like_runs(tmp_path / "toy", of, models)]
+        return [each.outline.run.run_id for each in like_runs(of, models, earlier_runs(tmp_path / "toy", of))]
 
     assert found() == []
     assert found("anthropic/m-2") == [ulid(1)]
@@ -114,8 +124,8 @@ def test_runs_of_another_model_are_unlike_whether_the_run_or_its_answers_name_it
 def test_only_the_latest_cases_are_read_of_large_reports(tmp_path: Path) -> None:
     for number in range(3):
         write(tmp_path, number)
-    runs = like_runs(tmp_path / "toy", NOW, (), max_cases=8)
-    assert [(each.point.judged, len(each.cases)) for each in runs] == [(2, 0), (2, 0), (2, 6)]
+    runs = like_runs(NOW, (), earlier_runs(tmp_path / "toy", NOW), max_cases=8)
+    assert [(each.outline.overall.n, len(each.cases)) for each in runs] == [(2, 0), (2, 0), (2, 6)]
 
 
 @pytest.mark.parametrize("name", ["cassette_sha256", "answer", "judge", "kind", "models"])
@@ -128,7 +138,7 @@ def test_a_text_of_another_type_makes_a_run_unreadable(name: str, tmp_path: Path
         report["packbench"]["cases"][0][name] = {"a": 1}
     path.write_text(json.dumps(report), "utf-8")
     with pytest.raises(StoredRunError):
-        read_earlier(path.parent).with_cases()
+        with_cases(open_complete(path.parent))
 
 
 A, B, NEW_CASE = ({"case_sha256": digit * 64, "cassette_sha256": digit * 64} for digit in "abc")

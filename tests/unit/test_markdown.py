@@ -65,7 +65,7 @@ def finished(results: Sequence[Result], *rules: Gate, gate: str = "case", **outc
     conclusion = conclusion_of(run(settings={"gate": gate}), results, *rules)
     baseline = BaselineOutcome(**outcome) if outcome else None
     conclusion = replace(conclusion, baseline=baseline)
-    return FinishedRun(conclusion=conclusion, results=results, rules="storage/toy/suite.yaml")
+    return FinishedRun(conclusion=conclusion, rules="storage/toy/suite.yaml")
 
 
 RULES = COMPLETE, gate("pass_rate", min=0.5, by="case_type")

@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from pytest_packbench.analysis.conclusion import Times, conclude
-from pytest_packbench.analysis.trend import TrendPoint
 from pytest_packbench.model.control import ControlResult, ControlTally
 from pytest_packbench.model.metric import Figure, Interval, Panel
 from pytest_packbench.model.pack import panels_of
 from pytest_packbench.model.policy import PolicyChange, PolicyOutcome
+from pytest_packbench.model.report import Group, Outline, Totals
 from pytest_packbench.model.suite import SuiteConfig
 from pytest_packbench.packs.registry import builtin
 from pytest_packbench.packs.tariff import metrics
@@ -93,11 +93,12 @@ def html_of(*pages: RunPage, **options: Any) -> str:
     return page_html(pages, title="toy", **options)
 
 
-def point(run_id: str, finished_at: str, suite_sha256: str, **changes: Any) -> TrendPoint:
-    """Return an earlier run in which 9 of 10 cases passed."""
+def point(run_id: str, finished_at: str, suite_sha256: str, **changes: Any) -> Outline:
+    """Return the outline of an earlier run in which 9 of 10 cases passed."""
     of = run(run_id=run_id, finished_at=finished_at, suite_sha256=suite_sha256)
-    usual = TrendPoint(of, "passed", 9, 10, 0.9, (0.6, 0.98))
-    return usual._replace(**changes)
+    overall = Group("", "", 10, 10, 9, 0.9, 0.9, (0.6, 0.98))._replace(**changes)
+    totals = Totals(10, {}, {}, 0)
+    return Outline(version=1, status="passed", complete=True, run=of, totals=totals, overall=overall, models={})
 
 
 def full(**changes: Any) -> RunPage:
@@ -273,8 +274,7 @@ def test_exactly_the_planted_flips_are_shown_with_both_answers() -> None:
 
 def compared(before: Sequence[Result], now: Sequence[Result], *, committed: bool = False, **of: Any) -> str:
     """Return the text of the page of a run that is compared with another."""
-    attempts = {each.case.test_id: (1, 1) for each in before} if committed else None
-    stored = StoredRun(source="r", run=run(run_id="BEFORE"), results=tuple(before), attempts=attempts)
+    stored = StoredRun(source="r", run=run(run_id="BEFORE"), results=tuple(before), committed=committed)
     rules, pack = SuiteConfig.model_validate({"pack": "generic"}), builtin()["generic"]
     conclusion = conclude(run(**of), now, rules, pack.depths, BaselineLookup(stored=stored, requested="r"))
     return Page(html_of(RunPage(conclusion, scores_of(now)))).shown
@@ -452,8 +452,9 @@ def test_a_value_is_drawn_where_it_is() -> None:
 
 def test_drawings_of_a_trend_that_ends_where_the_rules_changed_and_of_scores(expected: ExpectedTexts) -> None:
     points = [point(f"<{n}>", "", rules, interval=(0.5, 1.0), mean_score=0.8) for n, rules in enumerate("aaabb")]
-    points[1] = points[1]._replace(judged=0, mean_score=None, interval=None)
-    points[4] = points[4]._replace(status="failed", interval=None)
+    nothing = points[1].overall._replace(n=0, passed=0, pass_rate=None, mean_score=None, interval=None)
+    points[1] = replace(points[1], overall=nothing)
+    points[4] = replace(points[4], status="failed", overall=points[4].overall._replace(interval=None))
     drawings = (trend_svg(points), trend_svg(points[:1]), bars_svg(1, 3, 200), bars_svg(200, 0, 200))
     expected.check("\n".join(drawings).replace("><", ">\n<"), "svg")
 

@@ -11,6 +11,7 @@ from pathlib import Path
 from string import Template
 from typing import TYPE_CHECKING, NamedTuple
 
+from pytest_packbench.analysis.counting import cases_of
 from pytest_packbench.reports.blocks import html_text
 from pytest_packbench.reports.plots import BINS
 
@@ -19,10 +20,11 @@ if TYPE_CHECKING:
 
     from pytest_packbench.analysis.changes import BaselineOutcome
     from pytest_packbench.analysis.conclusion import Conclusion
-    from pytest_packbench.analysis.trend import TrendPoint
     from pytest_packbench.model.metric import Panel
+    from pytest_packbench.model.report import Outline
     from pytest_packbench.model.result import Result
     from pytest_packbench.reports.page.case_data import CaseBlocks, CaseSources
+    from pytest_packbench.runs.reading import StoredRun
 
 MAX_CASES = 10_000
 """How many cases a page contains at most."""
@@ -59,7 +61,7 @@ class RunPage(NamedTuple):
     conclusion: Conclusion
     scores: Scores
     cases: CaseBlocks | None = None
-    trend: Sequence[TrendPoint] = ()
+    trend: Sequence[Outline] = ()
     notes: Sequence[str] = ()
     panels: Sequence[Panel] = ()
 
@@ -69,7 +71,7 @@ def page_of_run(
     results: Callable[[], Iterable[Result]],
     sources: CaseSources,
     *,
-    folder: Path,
+    earlier: Iterable[StoredRun],
     notes: Sequence[str] = (),
     panels: Sequence[Panel] = (),
 ) -> RunPage:
@@ -79,7 +81,7 @@ def page_of_run(
         conclusion: what the run came to.
         results: returns one for each attempt, with records and payloads, in the same order each time.
         sources: what the project has of its cases.
-        folder: the folder of the run, which the suite's other runs are beside.
+        earlier: the complete runs of the suite before it, the latest first.
         notes: as in `RunPage`, like the next one.
         panels: as there.
     """
@@ -88,13 +90,13 @@ def page_of_run(
 
     run, number = conclusion.run, conclusion.statistics.totals.selected
     opened = conclusion.baseline and conclusion.baseline.stored
-    like = like_runs(folder.parent, run, conclusion.statistics.models, opened)
+    like = like_runs(run, conclusion.statistics.models, earlier, opened)
     shown, baseline = shown_results(results, number), baseline_cases(conclusion.baseline)
     cases = case_blocks(shown, sources, run, baseline=baseline, history=verdict_rows(like))
     if number > MAX_CASES:
         shown_cases = f"at most {MAX_CASES:,} of {number:,} cases, those that did not pass first"
         notes = [*notes, f"The table of cases has {shown_cases}; report.json has all."]
-    trend = [earlier.point for earlier in like]
+    trend = [each.outline for each in like]
     return RunPage(conclusion, scores_of(results()), cases, trend, [*notes, *cases.notices], panels)
 
 
@@ -125,7 +127,6 @@ def baseline_cases(outcome: BaselineOutcome | None) -> dict[str, Result] | None:
     """
     if outcome is None or outcome.compared is None or outcome.stored is None:
         return None
-    from pytest_packbench.analysis.changes import cases_of
     from pytest_packbench.runs.folder import StoredRunError
 
     stored = outcome.stored
@@ -182,7 +183,7 @@ def page_html(
     ]
     css, script = page_source("page.css") + page_source("cases.css"), page_source("page.js") if blocks else ""
     return Template(page_source("page.html")).substitute(
-        title=html_text(title, redact),
+        title=html_text(redact(title)),
         policy=_policy(css, script),
         css=css,
         links="".join(f'<li><a href="#{name}">{name.capitalize()}</a></li>' for name in links),

@@ -66,7 +66,6 @@ _ATTEMPT_FIELDS = (
 # of these, what is shown under its name
 _FACTS = ("judge", *FURTHER_FIELDS)
 _ATTEMPT_MADE = ("terms", "hooks", "tokens_input", "tokens_output", "payload", "cut")
-_MAX_NAMED = 3
 _DETAILS = ("case", "recording", "remark", "history", "trials", "baseline")
 # much faster than looking up each name
 _ROW_VALUES, _ATTEMPT_VALUES = values_of(*_ROW_FIELDS), values_of(*_ATTEMPT_FIELDS)
@@ -236,7 +235,7 @@ class _Details:
     def notices(self) -> tuple[str, ...]:
         """Return what was left out."""
         return tuple(
-            f"{what} of {pluralize(len(cases), 'case')} ({name_some(list(cases)[:_MAX_NAMED], len(cases))}) are left "
+            f"{what} of {pluralize(len(cases), 'case')} ({name_some([*cases])}) are left "
             "out, because this page would be too large; the files of the run and of the suite contain them."
             for what, cases in self._left_out.items()
         )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from itertools import pairwise
 from typing import TYPE_CHECKING, NamedTuple
 from urllib.parse import quote
@@ -17,9 +16,11 @@ from pytest_packbench.analysis.formatting import (
     format_percent,
 )
 from pytest_packbench.analysis.listing import MAX_ROWS
-from pytest_packbench.analysis.trend import TrendPoint
+from pytest_packbench.analysis.trend import since
 from pytest_packbench.model.errors import pluralize
 from pytest_packbench.model.gate import CHANGE_METRICS, gates_text
+from pytest_packbench.model.report import Outline
+from pytest_packbench.model.run import RUN_DOCUMENT_VERSION
 from pytest_packbench.model.score import FIXTURE
 from pytest_packbench.reports.blocks import (
     Cell,
@@ -32,6 +33,7 @@ from pytest_packbench.reports.blocks import (
     html,
     html_text,
     verdict_cell,
+    with_texts,
 )
 from pytest_packbench.reports.plots import (
     BINS,
@@ -143,31 +145,32 @@ def run_html(
     Returns:
         HTML in which all text is escaped.
     """
-    run, verdict = page.conclusion.run, run_verdict(page.conclusion)
+    run, conclusion = page.conclusion.run, page.conclusion
     suffix, level = (f"-{number + 1}", 2) if several else ("", 1)
-    status = verdict_cell(verdict.status)
     backend = f"{run.backend} / {run.model}" if run.backend and run.model else ""
     made = (run.suite, f"{run.mode} mode", run.target, backend, minute(run.finished_at), run.run_id)
-    limits = Section(_LIMITS, [Points([*caveats(run, page.conclusion.statistics), *page.notes])])
-    eyebrow = html_text(" · ".join(filter(None, made)), redact)
-    first, rest = (html_text(text, redact) for text in verdict.headline.split(", ", 1))
-    written = html(sections, level=level + 1, redact=redact)
+    limits = Section(_LIMITS, [Points([*caveats(run, conclusion.statistics), *page.notes])])
+    everything = run_verdict(conclusion), " · ".join(filter(None, made)), [*_tiles(page)], [limits], sections
+    verdict, eyebrow, tiles, said, sections = with_texts(everything, redact)
+    status = verdict_cell(verdict.status)
+    first, rest = map(html_text, verdict.headline.split(", ", 1))
+    written = html(sections, level=level + 1)
     name = f"verdict{suffix}"
     return (
         f'<article class="run" aria-labelledby="{name}-title">\n<section id="{name}" class="verdict">\n'
-        f'<p class="eyebrow">{eyebrow}</p>\n'
+        f'<p class="eyebrow">{html_text(eyebrow)}</p>\n'
         f'<h{level} id="{name}-title" class="headline"><span class="is-{status.color}">'
         f'<span class="sign" aria-hidden="true">{status.sign}</span>{first}</span>, {rest}</h{level}>\n'
-        f'<p class="lead">{html_text(verdict.sentence, redact)}</p>\n{_tiles_html(list(_tiles(page)), redact)}'
-        f'<div class="limits">\n{html([limits], level=level + 1, redact=redact)}</div>\n</section>\n{written}'
+        f'<p class="lead">{html_text(verdict.sentence)}</p>\n{_tiles_html(tiles)}'
+        f'<div class="limits">\n{html(said, level=level + 1)}</div>\n</section>\n{written}'
         '<div class="signoff" aria-hidden="true"><p>Decision</p><p>Name</p><p>Date</p></div>\n</article>\n'
     )
 
 
-def _tiles_html(tiles: Sequence[Tile], redact: Callable[[str], str]) -> str:
+def _tiles_html(tiles: Sequence[Tile]) -> str:
     written = []
     for tile in tiles:
-        name, value, note = (html_text(text, redact) for text in tile[:3])
+        name, value, note = map(html_text, tile[:3])
         css, small = f' class="is-{tile.color}"' if tile.color else "", f"<small>{note}</small>" if note else ""
         written.append(f"<div><dt>{name}</dt><dd{css}>{value}{small}</dd></div>")
     return f'<dl class="tiles{" two-rows" if len(tiles) > _TILES_OF_A_ROW else ""}">{"".join(written)}</dl>\n'
@@ -192,7 +195,7 @@ def overview_html(pages: Sequence[RunPage], title: str, redact: Callable[[str], 
             )
         )
     table = Table(f"{len(pages)} runs", head, rows, numbers=(6, 7))
-    return f'<section class="runs">\n{html([Section(title, [table])], level=1, redact=redact)}</section>\n'
+    return f'<section class="runs">\n{html(with_texts([Section(title, [table])], redact), level=1)}</section>\n'
 
 
 def _tiles(page: RunPage) -> Iterator[Tile]:
@@ -248,7 +251,7 @@ def _gates(gates: Sequence[GateResult]) -> Iterator[Block]:
     if not gates:
         yield Text("The suite has no gate.", css="muted")
         return
-    yield replace(gates_table(gates, f"Gates: {gates_text(gates)}", _gate_svg), css="gates")
+    yield gates_table(gates, f"Gates: {gates_text(gates)}", _gate_svg)._replace(css="gates")
     yield Text("The coloured band has the values that pass, the grey line is the 95 % interval.", css="key")
 
 
@@ -293,7 +296,7 @@ def _baseline(conclusion: Conclusion, link: Link) -> Iterator[Block]:
     if outcome is not None:
         from pytest_packbench.reports.diff import about_comparison
 
-        yield from (replace(said, text=f"{capitalized(said.text)}.") for said in about_comparison(outcome))
+        yield from (said._replace(text=f"{capitalized(said.text)}.") for said in about_comparison(outcome))
     if comparison is not None:
         if comparison.committed:
             yield Text("The baseline is the committed one; answers and terms are not stored in it.", css="intro")
@@ -316,13 +319,13 @@ def _changed(title: str, comparison: Comparison, kinds: Sequence[str], link: Lin
     # the run has no case that was removed
     rows = [(_case_cell(str(row[0]), link if row[3] else None), *row[1:]) for row in first]
     titled = f"{title}: {table.total}"
-    return Section(titled, [replace(table, title=titled, rows=rows, numbers=(4,), quiet=True)], css=css)
+    return Section(titled, [table._replace(title=titled, rows=rows, numbers=(4,), quiet=True)], css=css)
 
 
-def _case_cell(test_id: str, link: Link | None = None, more: str = "") -> Cell:
+def _case_cell(test_id: str, link: Link | None = None) -> Cell:
     """Return the name of a case without that of its suite, which all cases of a page share; with a link to it."""
     name = test_id.partition(":")[2] or test_id
-    return Cell(f"{name}{more}", href="" if link is None else link(test_id), css="case")
+    return Cell(name, href="" if link is None else link(test_id), css="case")
 
 
 def _failed_before(row: Row) -> bool:
@@ -333,41 +336,41 @@ def _failed_before(row: Row) -> bool:
 def _failing(conclusion: Conclusion, name: Callable[[Result], Cell], *more: str) -> Table:
     """Return the first cases without a score, then the first that failed; `more` are further columns."""
     table = case_table("", conclusion.page_cases, ("broken", "failed"), (*_SAID, *more), name=name)
-    return replace(table, numbers=(2, 3))
+    return table._replace(numbers=(2, 3))
 
 
 def _printed_failures(conclusion: Conclusion) -> Table:
     """Return the first cases that did not pass, for print, which has no table of all cases."""
     table = _failing(conclusion, lambda case: _case_cell(case.case.test_id))
-    return replace(table, title=f"Failing cases: {table.total}", rows=table.rows[:_MAX_PRINTED], quiet=True)
+    return table._replace(title=f"Failing cases: {table.total}", rows=table.rows[:_MAX_PRINTED], quiet=True)
 
 
 def _trend(page: RunPage) -> Iterator[Block]:
     if not page.trend:
         return
-    points = [*page.trend, *_own_point(page)]
+    # a part of a suite is no point of its trend
+    points = [*page.trend, *([] if page.conclusion.run.partial else [_outline(page.conclusion)])]
     earlier = pluralize(len(page.trend), "earlier complete run")
     own = " and this one" if len(points) > len(page.trend) else "; this one has only a part of the suite"
     yield Text(f"{earlier} of this suite with the same mode, target and model{own}. {_LINES}", css="intro")
     yield Markup(trend_svg(points))
     table = trend_table(
-        "Runs, oldest first", points, [{}, *({"change": now.since(old)} for old, now in pairwise(points))]
+        "Runs, oldest first", points, [{}, *({"change": since(old, now)} for old, now in pairwise(points))]
     )
     yield Section("The same as a table", [table], folded=True)
 
 
-def _own_point(page: RunPage) -> Iterator[TrendPoint]:
-    """Yield the run as a point of its trend; a part of a suite is no such point."""
-    run, overall = page.conclusion.run, page.conclusion.statistics.overall
-    if not run.partial:
-        yield TrendPoint(
-            run=run,
-            status=run_verdict(page.conclusion).status,
-            passed=overall.passed,
-            judged=overall.n,
-            mean_score=overall.mean_score,
-            interval=overall.interval,
-        )
+def _outline(conclusion: Conclusion) -> Outline:
+    statistics = conclusion.statistics
+    return Outline(
+        version=RUN_DOCUMENT_VERSION,
+        status=run_verdict(conclusion).status,
+        complete=True,
+        run=conclusion.run,
+        totals=statistics.totals,
+        overall=statistics.overall,
+        models=statistics.models,
+    )
 
 
 def _scores(scores: Scores) -> Iterator[Block]:
@@ -408,7 +411,7 @@ def _figures(page: RunPage) -> Iterator[Block]:
 
 def _panel(panel: Panel) -> Iterator[Block]:
     yield Text(panel.intro, css="intro")
-    yield from (replace(table, quiet=True) for table in figure_tables(panel.figures))
+    yield from (table._replace(quiet=True) for table in figure_tables(panel.figures))
     numbers = [
         number
         for number, column in enumerate(zip(*panel.rows, strict=True))
@@ -440,7 +443,7 @@ def _cases(page: RunPage, link: Link, number: int) -> Iterator[Block]:
         anchors.add(cell.href)
         return cell._replace(id=cell.href[1:] if is_first else "")
 
-    table = replace(_failing(page.conclusion, name, "input", "file"), title="Cases that did not pass")
+    table = _failing(page.conclusion, name, "input", "file")._replace(title="Cases that did not pass")
     first = '<div id="packbench-cases"></div>\n<div id="cases-static" class="cases-static">\n'
     yield Markup('<div class="cases-static">\n' if number else first)
     yield table
