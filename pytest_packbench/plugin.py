@@ -167,6 +167,7 @@ SETTINGS = (
         "Refuse an attempt more model calls than this; the default is 100 in live and record mode. Embeddings are not "
         "counted.",
         "N",
+        default="100",
     ),
     Setting(
         "case_timeout",

@@ -35,7 +35,7 @@ def resumed_run(config: pytest.Config, contexts: SessionSuites) -> ResumedRun:
             settings.output,
             contexts.suites,
             relative_to=settings.home,
-            rerun_changed=settings.resume_changed == "run",
+            rerun_changed=settings.resume_changed,
             recording_sha256=_recording_sha256 if settings.mode == "fixture" else None,
             is_worker=bool(from_controller),
         )
