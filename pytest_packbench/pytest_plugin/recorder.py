@@ -15,6 +15,7 @@ import pytest
 from pytest_packbench.cases.recordings import count_controls, hide_prompts, source_texts
 from pytest_packbench.cases.suites import Project, case_counts
 from pytest_packbench.engine.conditions import guard_name
+from pytest_packbench.engine.offline import take_late
 from pytest_packbench.engine.recordings import discard_recording, recording_problem
 from pytest_packbench.engine.result_builder import CaseRef, build_trial, carried_over_trial, unscored_result, versions
 from pytest_packbench.model.errors import describe_error, pluralize
@@ -384,7 +385,7 @@ class Recorder:
     def _note_late(self, run: SuiteRun) -> None:
         """Turn cases into errors whose threads or tasks were refused when their result was known already."""
         # of several messages the first counts, as in an attempt
-        messages = dict(reversed([*self._late.get(run.suite.name, ()), *self.contexts.take_late(run.suite)]))
+        messages = dict(reversed([*self._late.get(run.suite.name, ()), *take_late(run.suite)]))
         kind = "offline" if self.contexts.settings.mode == FIXTURE else "unattributed"
         owners = {nodeid: CONTROL_OWNER + control.control for nodeid, control in run.control_results.items()}
         for nodeid, trials in run.by_nodeid.items():

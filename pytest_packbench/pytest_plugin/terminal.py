@@ -19,7 +19,7 @@ from pytest_packbench.model.errors import pluralize
 from pytest_packbench.model.run import BUNDLED
 from pytest_packbench.pytest_plugin.case_run import file_runs
 from pytest_packbench.pytest_plugin.explain import VERBOSE, target_options
-from pytest_packbench.reports.terminal import caps_text, gateway_text, prompts_text, spent_text
+from pytest_packbench.reports.terminal import caps_text, expected_text, gateway_text, prompts_text, spent_text
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Mapping, Sequence
@@ -73,8 +73,9 @@ class Terminal:
         contexts = self._recorder.contexts
         if contexts.settings.mode == "fixture" or self._recorder.config.option.collectonly:
             return []
-        cases = [run.case_ref() for run in file_runs(items)]
-        return [contexts.expected_text(cases), self._caps(shared=False)] if cases else []
+        cases = [(run.case_ref(), len(run.earlier())) for run in file_runs(items)]
+        expected = expected_text(contexts.expected_calls(cases), contexts.settings.mode)
+        return [expected, self._caps(shared=False)] if cases else []
 
     def _opened(self) -> list[SuiteContext]:
         contexts = self._recorder.contexts

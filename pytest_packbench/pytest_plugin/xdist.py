@@ -357,6 +357,8 @@ class Worker:
 
     def pytest_sessionfinish(self, session: pytest.Session) -> None:
         """End what is in flight, and send what only this process knows."""
+        from pytest_packbench.engine.offline import take_late
+
         self._is_ending = True
         if self._prefetcher is not None:
             self._prefetcher.close()
@@ -366,7 +368,7 @@ class Worker:
             "collected": self._collector.collected,
             "spent": self._contexts.clients.ledger.as_json(),
             "marked": self._marked,
-            "late": {name: self._contexts.take_late(suite) for name, suite in self._contexts.suites.items()},
+            "late": {name: take_late(suite) for name, suite in self._contexts.suites.items()},
         }
         if self._same is not None:
             # with suites of marked tests, and modules that cases imported
