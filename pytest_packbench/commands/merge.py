@@ -14,7 +14,7 @@ from pytest_packbench.cli import FAILED, FINE, UsageError
 from pytest_packbench.commands.compare import add_fail_on
 from pytest_packbench.commands.paths import add_output, add_packs, add_root, suite_and_pack
 from pytest_packbench.model.errors import CassetteError, ControlError, describe_error, pluralize
-from pytest_packbench.runs.folder import DIFF, PAGE, SUMMARY, StoredRunError, find_run_folder, find_run_source
+from pytest_packbench.runs.folder import PAGE, StoredRunError, find_run_folder, find_run_source
 
 if TYPE_CHECKING:
     import argparse
@@ -28,7 +28,6 @@ if TYPE_CHECKING:
     from pytest_packbench.model.run import Run
     from pytest_packbench.model.suite import Suite
     from pytest_packbench.runs.merge import Merge
-    from pytest_packbench.runs.writer import RunWriter
 
 _ONE_COMMIT = "merge the runs of one commit, where that commit is checked out"
 
@@ -56,9 +55,11 @@ def run(arguments: argparse.Namespace) -> int:
     """
     from pytest_packbench.analysis.conclusion import RunEvaluator, run_verdict
     from pytest_packbench.cases.files import CaseIndex, suite_locations
-    from pytest_packbench.commands.open import pages_html, project_page
+    from pytest_packbench.commands.open import project_page
+    from pytest_packbench.model.redaction import Redactor
     from pytest_packbench.reports.document import run_document
-    from pytest_packbench.reports.story import control_lines, summary_lines
+    from pytest_packbench.reports.page import write_pages
+    from pytest_packbench.reports.story import NOWHERE, control_lines, summary_lines
     from pytest_packbench.runs.folder import new_run_id
     from pytest_packbench.runs.merge import Merge
     from pytest_packbench.runs.reading import open_run
@@ -91,11 +92,9 @@ def run(arguments: argparse.Namespace) -> int:
             # results are read one by one, so once more; a pack without figures reads none
             again = partial(writer.written_results, merged.suite)
             conclusion = replace(_with_figures(conclusion, pack, again), controls=_controls(merge, suite))
-            writer.write_controls(() if conclusion.controls is None else conclusion.controls.results)
-            _write_summary(writer, conclusion)
             of, path, folder = (suite, pack), writer.folder / PAGE, writer.folder
             page = project_page(conclusion, again, of, path, arguments, folder=folder, options=merge.rerun)
-            writer.write_page(PAGE, pages_html([page], merged.suite))
+            write_pages(writer, page, NOWHERE, Redactor(os.environ).json)
             writer.complete(run_document(conclusion, merge.rerun))
     except OSError as error:
         raise UsageError(f"the merged run can't be written to {writer.folder.parent}: {error}") from None
@@ -188,16 +187,6 @@ def _with_figures(conclusion: Conclusion, pack: Pack, results: Callable[[], Iter
         raise
     except Exception as error:
         raise UsageError(f"the pack {pack.name} raised in figures: {describe_error(error)}") from error
-
-
-def _write_summary(writer: RunWriter, conclusion: Conclusion) -> None:
-    from pytest_packbench.reports.diff import diff_markdown
-    from pytest_packbench.reports.story import summary_markdown
-
-    writer.write_page(SUMMARY, summary_markdown(conclusion))
-    outcome = conclusion.baseline
-    if outcome is not None and outcome.compared is not None:
-        writer.write_page(DIFF, diff_markdown(outcome.compared, outcome.met, figures=conclusion.paired_figures))
 
 
 def _absent(run: Run, suite: Suite, pack: Pack, index: CaseIndex, case_id: str) -> Result:

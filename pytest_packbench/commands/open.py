@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING
 from pytest_packbench.cli import FINE, UsageError
 from pytest_packbench.commands.paths import add_output, add_packs, add_root, rootdir_of, suite_and_pack, write_file
 from pytest_packbench.model.errors import describe_error, single_spaced
-from pytest_packbench.model.run import RECORD_PROMPTS
 from pytest_packbench.runs.folder import (
     LATEST,
     PAGE,
@@ -191,7 +190,7 @@ def project_page(
         options: as in `Place`.
         notes: what a reader has to know about the page, a sentence each.
     """
-    from pytest_packbench.cases.recordings import hide_prompts, source_texts
+    from pytest_packbench.cases.recordings import shown_texts
     from pytest_packbench.model.pack import can_accept
     from pytest_packbench.model.redaction import Redactor
     from pytest_packbench.reports.page import page_of_run
@@ -204,8 +203,7 @@ def project_page(
     sources = NO_SOURCES._replace(redact=Redactor(os.environ).json, place=place)
     if project is not None:
         suite, pack = project
-        are_kept = conclusion.run.settings.get(RECORD_PROMPTS) is not False
-        texts = hide_prompts(source_texts(suite, rootdir), pack, are_kept=are_kept)
+        texts = shown_texts(suite, pack, rootdir, conclusion.run)
         sources = sources._replace(can_accept=can_accept(pack, suite.config), **texts._asdict())
         panels = _panels(pack, results(), conclusion.figures, notes)
     return page_of_run(conclusion, results, sources, folder=folder, notes=notes, panels=panels)

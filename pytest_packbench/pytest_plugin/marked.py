@@ -15,7 +15,7 @@ from pydantic import BaseModel
 
 from pytest_packbench.cases.suites import SuiteCase, suite_cases, unknown_suite_message
 from pytest_packbench.engine.attempt import AttemptState, Failure, Plain, UnreadAnswer, settle, user_frames
-from pytest_packbench.engine.contexts import SuiteContext, shown_path
+from pytest_packbench.engine.contexts import shown_path
 from pytest_packbench.engine.result_builder import Trial, build_trial, error_trial, not_run_trial
 from pytest_packbench.engine.targets import TimeLimit, timed_out
 from pytest_packbench.model.errors import error_text, single_spaced
@@ -47,7 +47,7 @@ if TYPE_CHECKING:
 
 
 FIXTURE = "packbench_case"
-_TESTS: pytest.StashKey[MarkedTests] = pytest.StashKey()
+_NAME = "packbench-marked"
 _REFUSED = pytest.StashKey[str]()
 _FILTERS = ("case_type", "difficulty", "tag")
 
@@ -143,7 +143,6 @@ class MarkedRun(CaseRun):
     """A case in a marked test: the test makes the attempt, and `packbench_check` takes its result.
 
     Attributes:
-        tests: the session's.
         phase: of pytest's protocol: `setup`, `call`, or `over`.
         phase_started_ns: monotonic clock at the start of the phase, nanoseconds.
         calls: the number of calls of the check.
@@ -151,7 +150,6 @@ class MarkedRun(CaseRun):
         limit: the time limit of the test.
     """
 
-    tests: MarkedTests
     phase: str = "setup"
     phase_started_ns: int = 0
     calls: int = 0
@@ -171,7 +169,7 @@ class MarkedRun(CaseRun):
         self.begin("setup")
         case_ref = self.case_ref()
         trial = self.unattempted_trial(case_ref)
-        limit, message = self.tests.contexts.clients.ledger.exhausted()
+        limit, message = self.contexts.clients.ledger.exhausted()
         if trial is None and limit:
             trial = not_run_trial(case_ref, limit, message)
         if trial is not None:
@@ -228,7 +226,7 @@ class MarkedRun(CaseRun):
         Raises:
             CaseBroken: always.
         """
-        message = str(timed_out("the test", self.tests.contexts.settings.case_timeout_s or 0))
+        message = str(timed_out("the test", self.contexts.settings.case_timeout_s or 0))
         frames = user_frames(raised) if raised is not None else ()
         # without pytest's own
         own = (number for number, frame in enumerate(frames) if frame.startswith(str(self.item.path)))
@@ -267,13 +265,13 @@ class MarkedRun(CaseRun):
 
     def _first_line(self, error: BaseException) -> str:
         # redacted first: a secret may have several lines
-        return _first_line(self.tests.contexts.redactor.text(_message(error)))
+        return _first_line(self.contexts.redactor.text(_message(error)))
 
     def _score(self, attempt: AttemptState) -> Trial:
         if self.loaded is None:
             raise ValueError("an unreadable case has no result")
         attempt.stop_clock()
-        context = self.tests.context(self)
+        context = self.contexts.of_results(self.suite, self.target)
         return build_trial(
             self.case_ref(), settle(context, self.loaded, attempt), context, self.item.config.stash[RUN_ID]
         )
@@ -290,7 +288,6 @@ class MarkedTests:
         self.contexts: SessionSuites = config.stash[CONTEXTS]
         self._shown_path = partial(shown_path, root=rootdir_of(config))
         self._cases: dict[str, tuple[SuiteCase, ...]] = {}
-        self._contexts: dict[tuple[str, str], SuiteContext] = {}
 
     def cases_for(self, suites: Sequence[Suite], mark_filter: MarkFilter) -> list[SuiteCase]:
         """Return the cases that a mark selects; each suite is read once per session.
@@ -313,22 +310,27 @@ class MarkedTests:
             selected += [case for case in matching if shard is None or case.at.written_id in shard]
         return selected
 
-    def context(self, run: MarkedRun) -> SuiteContext:
-        """Return the context of a suite in one test function."""
-        key = (run.suite.name, run.test_function)
-        if key not in self._contexts:
-            self._contexts[key] = self.contexts.of_results(run.suite, run.target)
-        return self._contexts[key]
-
     def pytest_itemcollected(self, item: pytest.Item) -> None:
         """Attach the case to a marked test, which has it as a parameter."""
         case = getattr(getattr(item, "callspec", None), "params", {}).get(FIXTURE)
         if isinstance(case, SuiteCase):
-            setattr(item, RUN, _run_for(self, item, case))
+            setattr(item, RUN, _run_for(item, case))
 
     def pytest_collection_finish(self, session: pytest.Session) -> None:
-        """Refuse a case that is run twice."""
-        _refuse_doubles(runs_of(session.items))
+        """Turn a case that is selected twice into errors that name each other: a run measures each case once."""
+        first: dict[tuple[Path, str], CaseRun] = {}
+        # items of case files first: their own duplicates have an error already
+        for run in sorted(runs_of(session.items), key=lambda run: bool(run.test_function)):
+            other = first.setdefault((run.path, run.name), run)
+            if other is run or not run.test_function:
+                continue
+            for duplicate, twin in ((run, other), (other, run)):
+                if not duplicate.problem:
+                    duplicate.problem = (
+                        f"the case is run twice, by {duplicate.nodeid} and by {twin.nodeid}; "
+                        "select one of them, or run pytest for each"
+                    )
+                    duplicate.kind = "case_twice" if duplicate.test_function else duplicate.kind
 
     def pytest_report_collectionfinish(self, items: Sequence[pytest.Item]) -> list[str]:
         """List the suites of marked tests, which were not known when the header was written."""
@@ -368,7 +370,7 @@ class MarkedTests:
         return result
 
 
-def _run_for(tests: MarkedTests, item: pytest.Item, case: SuiteCase) -> MarkedRun:
+def _run_for(item: pytest.Item, case: SuiteCase) -> MarkedRun:
     parent = item.parent.nodeid if item.parent is not None else ""
     return MarkedRun(
         item=item,
@@ -382,7 +384,6 @@ def _run_for(tests: MarkedTests, item: pytest.Item, case: SuiteCase) -> MarkedRu
         loaded=case.loaded,
         problem=case.problem,
         test_function=f"{parent}::{getattr(item, 'originalname', item.name)}",
-        tests=tests,
     )
 
 
@@ -454,10 +455,11 @@ def _recorder_of(config: pytest.Config) -> Recorder | None:
 
 
 def _tests_of(config: pytest.Config) -> MarkedTests:
-    if _TESTS not in config.stash:
-        config.stash[_TESTS] = MarkedTests(config)
-        config.pluginmanager.register(config.stash[_TESTS], "packbench-marked")
-    return config.stash[_TESTS]
+    tests: MarkedTests | None = config.pluginmanager.getplugin(_NAME)
+    if tests is None:
+        tests = MarkedTests(config)
+        config.pluginmanager.register(tests, _NAME)
+    return tests
 
 
 def _check_settings(config: pytest.Config) -> None:
@@ -468,23 +470,6 @@ def _check_settings(config: pytest.Config) -> None:
         raise MarkError(
             "--packbench-mode=record: a marked test calls its model itself, so that nothing can be recorded; use live"
         )
-
-
-def _refuse_doubles(runs: Sequence[CaseRun]) -> None:
-    """Turn a case that is selected twice into errors that name each other: a run measures each case once."""
-    first: dict[tuple[Path, str], CaseRun] = {}
-    # items of case files first: their own duplicates have an error already
-    for run in sorted(runs, key=lambda run: bool(run.test_function)):
-        other = first.setdefault((run.path, run.name), run)
-        if other is run or not run.test_function:
-            continue
-        for duplicate, twin in ((run, other), (other, run)):
-            if not duplicate.problem:
-                duplicate.problem = (
-                    f"the case is run twice, by {duplicate.nodeid} and by {twin.nodeid}; "
-                    "select one of them, or run pytest for each"
-                )
-                duplicate.kind = "case_twice" if duplicate.test_function else duplicate.kind
 
 
 def _attempt_of(result: object, started_ns: int) -> AttemptState:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 import pytest
 
-from pytest_packbench.cases.recordings import count_controls, hide_prompts, source_texts
+from pytest_packbench.cases.recordings import count_controls, shown_texts
 from pytest_packbench.cases.suites import Project, case_counts
 from pytest_packbench.engine.conditions import guard_name
 from pytest_packbench.engine.offline import take_late
@@ -37,15 +37,16 @@ from pytest_packbench.plugin import (
 )
 from pytest_packbench.policy import compare_policy, open_base, policy_of
 from pytest_packbench.pytest_plugin.case_run import CaseRun, item_run, run_of, uncollected_case_ref
+from pytest_packbench.pytest_plugin.explain import rerun_options
 from pytest_packbench.pytest_plugin.json_report import document_of
 from pytest_packbench.pytest_plugin.settings import find_named, hook_files, settings_of_policy
-from pytest_packbench.runs.folder import CONTROLS, DIFF, JOURNAL, NO_BASELINE, PAGE, REPORT, SUMMARY, StoredRunError
+from pytest_packbench.runs.folder import CONTROLS, JOURNAL, NO_BASELINE, REPORT, StoredRunError
 from pytest_packbench.runs.journal import read_worker_journals
 from pytest_packbench.runs.metadata import SPENT, join_sorted, partial_reason, sum_spending, target_names
 from pytest_packbench.runs.writer import RunResults, RunWriter
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
     from typing import Any
 
     from pytest_packbench.analysis.conclusion import Conclusion
@@ -58,7 +59,6 @@ if TYPE_CHECKING:
     from pytest_packbench.policy import PolicyBase
     from pytest_packbench.pytest_plugin.collection import Collector
     from pytest_packbench.pytest_plugin.suites import SessionSuites
-    from pytest_packbench.reports.story import Place
     from pytest_packbench.runs.journal import Entry
     from pytest_packbench.runs.stored import BaselineLookup
 
@@ -85,6 +85,7 @@ class SuiteRun(RunResults):
         has_recorded_nothing: whether a run that records kept the recording of no case.
         case_count: the number of cases of the suite, at the end.
         due_count: the number of them that the suite, or the shard, has to run.
+        rerun: the options of pytest that make the same run, quoted for a shell, at the end.
         conclusion: gates and figures of the run, at the end.
         control_results: what the selected controls came to so far, by node id; at first, not run.
         controls: what they came to, at the end; None if there are none, or none is replayed in this mode.
@@ -101,6 +102,7 @@ class SuiteRun(RunResults):
         self.results: Sequence[Result] = ()
         self.has_recorded_nothing = False
         self.case_count = self.due_count = 0
+        self.rerun = ""
         self.conclusion: Conclusion | None = None
         self.control_results: dict[str, ControlResult] = {}
         self.controls: ControlTally | None = None
@@ -269,18 +271,6 @@ class Recorder:
             return []
         return [result for result in earlier if result.control in present - selected]
 
-    def _known_trials(self, run: SuiteRun, case_ref: CaseRef, journaled: Mapping[int, Entry]) -> dict[int, Result]:
-        """Return the known trials of a case by number: of a resumed run, workers' journals, and this process."""
-        case = case_ref.case
-        resumed = {} if self.resumed is None else self.resumed.kept(run.suite, case.case_id, case.case_sha256)
-        entries: dict[int, Entry] = {**resumed, **journaled, **run.unreported(case.nodeid)}
-        # answers to a changed case are not used
-        return {
-            number: self._scored(run, case_ref, entry)
-            for number, entry in entries.items()
-            if entry.case.case_sha256 in {None, case.case_sha256}
-        }
-
     def _scored(self, run: SuiteRun, case_ref: CaseRef, entry: Entry) -> Result:
         """Return the result of an entry, at the place of the case today; an ended attempt is scored."""
         if isinstance(entry, Result):
@@ -291,22 +281,17 @@ class Recorder:
         attempt = settle_stored(context, case_ref.readable, entry)
         return build_trial(case_ref, attempt, context, self.run_id).result
 
-    def journal(self, result: Result) -> None:
-        """Append a result to the journal before pytest reports its item."""
-        self.runs[result.case.suite].add_attempt(result)
-
-    def journal_ended(self, ended: EndedAttempt) -> bool:
-        """Append an attempt whose target has ended to the journal, on any thread, so that a paid answer is never lost.
+    def keep(self, entry: Entry) -> bool:
+        """Append an ended attempt, on any thread, or a result to the journal, so that a paid answer is never lost.
 
         Returns:
-            Whether it is on the disk.
+            Whether it is on the disk; if not, a run that asks models starts no more attempts.
         """
-        run = self.runs[ended.case.suite]
-        if run.add_ended(ended):
-            return True
-        if run.problems:
+        run = self.runs[entry.case.suite]
+        is_kept = run.keep(entry)
+        if not is_kept and run.problems:
             self.contexts.stop_unstored(run.problems[-1])
-        return False
+        return is_kept
 
     def check_resumed(self) -> None:
         """Check that the resumed run is unchanged, and load its journal.
@@ -429,12 +414,12 @@ class Recorder:
                 self._note_empty(run, session)
             return
         _release_cases(run.suite, session)
+        run.rerun = self._redact(rerun_options(self.contexts, run.suite, is_marked=bool(run.targets)))
         from pytest_packbench.analysis.conclusion import conclude, with_figures
 
-        self._score_unselected(run)
-        run.carry_over()
+        run.carry_over(partial(self._scored_unselected, run))
         run.results = run.ordered()
-        metadata = replace(self._metadata(run), findings=self._findings(run))
+        metadata = replace(self._metadata(run), findings=(*self._findings(run),))
         is_part = len(run.by_nodeid) < run.case_count
         conclusion = conclude(
             metadata,
@@ -444,16 +429,9 @@ class Recorder:
             self._earlier(run, metadata),
             scope="shard" if settings.shard is not None else "part" if is_part else "whole",
         )
-        add_figures = partial(with_figures, conclusion, pack, lambda: run.results)
-        conclusion = self._of_pack(run, "figures", add_figures, conclusion)
-        figures, paired = (
-            [figure.with_texts(self._redact) for figure in each]
-            for each in (conclusion.figures, conclusion.paired_figures)
-        )
+        add_figures = partial(with_figures, conclusion, pack, lambda: run.results, self._redact)
         run.conclusion = replace(
-            conclusion,
-            figures=figures,
-            paired_figures=paired,
+            self._of_pack(run, "figures", add_figures, conclusion),
             controls=run.controls,
             policy=self._policy(run, metadata),
             stored_policy=self.contexts.redactor.json(policy_of(run.suite, pack, self.project)),
@@ -501,31 +479,19 @@ class Recorder:
         return compare_policy(self.policy_base, run.suite, run.pack, self.project, skipped, tested)
 
     def _write(self, run: SuiteRun, conclusion: Conclusion) -> None:
-        from pytest_packbench.reports.page import page_html, page_of_run
+        from pytest_packbench.reports.page import page_of_run, write_pages
         from pytest_packbench.reports.page.case_data import CaseSources, root_link
-        from pytest_packbench.reports.story import summary_markdown
+        from pytest_packbench.reports.story import Place
 
-        writer, outcome, root = run.writer, conclusion.baseline, rootdir_of(self.config)
-        writer.write_results(run.results)
-        writer.write_controls(() if conclusion.controls is None else conclusion.controls.results)
-        place = self.place(run, root_link(root, writer.folder))
-        writer.write_page(SUMMARY, summary_markdown(conclusion, place=place))
-        pack, texts = run.pack, source_texts(run.suite, root, is_checked=False)
-        sources = CaseSources(
-            *hide_prompts(texts, pack, are_kept=self.contexts.settings.record_prompts),
-            redact=self._redact,
-            place=place,
-            can_accept=can_accept(pack, run.suite.config),
-        )
+        run.writer.write_results(run.results)
+        pack, root, config = run.pack, rootdir_of(self.config), run.suite.config
+        place = Place(root_link(root, run.writer.folder), run.rerun)
+        texts = shown_texts(run.suite, pack, root, conclusion.run, is_checked=False)
+        sources = CaseSources(*texts, redact=self._redact, place=place, can_accept=can_accept(pack, config))
         no_panels: tuple[Panel, ...] = ()
         panels = self._of_pack(run, "panels", lambda: panels_of(pack, run.results, conclusion.figures), no_panels)
-        page = page_of_run(conclusion, lambda: run.results, sources, folder=writer.folder, panels=panels)
-        writer.write_page(PAGE, page_html([page], title=run.suite.name, redact=self._redact))
-        if outcome is not None and outcome.compared is not None:
-            from pytest_packbench.reports.diff import diff_markdown
-
-            text = diff_markdown(outcome.compared, outcome.met, figures=conclusion.paired_figures)
-            writer.write_page(DIFF, self._redact(text))
+        page = page_of_run(conclusion, lambda: run.results, sources, folder=run.writer.folder, panels=panels)
+        write_pages(run.writer, page, place, self._redact)
 
     def _of_pack(self, run: SuiteRun, method: str, call: Callable[[], _Value], default: _Value) -> _Value:
         """Return what code of the suite's pack returns; where it raises, a default, with a problem of the run."""
@@ -535,18 +501,6 @@ class Recorder:
             problem = f"the pack {run.suite.config.pack} raised in {method}: {describe_error(error)}"
             run.problems.append(self.contexts.redactor.text(problem))
             return default
-
-    def place(self, run: SuiteRun, root: str | None) -> Place:
-        """Return where a page of a run is read.
-
-        Args:
-            run: the run.
-            root: the path or address from the page to rootdir; None if there is none.
-        """
-        from pytest_packbench.pytest_plugin.explain import rerun_options
-        from pytest_packbench.reports.story import Place
-
-        return Place(root, self._redact(rerun_options(self.contexts, run.suite, is_marked=bool(run.targets))))
 
     def _complete(self, run: SuiteRun, *, interrupted: bool) -> None:
         """Complete the cases that have no result of their own: with their known trials, and why the others are not."""
@@ -569,49 +523,41 @@ class Recorder:
                 entries = {trial: entry for trial, entry in entries.items() if isinstance(entry, Result)}
             else:
                 missing = unscored_result(case_ref, "not_run", kind, f"not run: the session was {how}")
-            known = self._known_trials(run, case_ref, entries)
+            case = case_ref.case
+            resumed = {} if self.resumed is None else self.resumed.kept(run.suite, case.case_id, case.case_sha256)
+            known: dict[int, Result] = {
+                number: self._scored(run, case_ref, entry)
+                for number, entry in {**resumed, **entries, **run.unreported(nodeid)}.items()
+                # answers to a changed case are not used
+                if entry.case.case_sha256 in {None, case.case_sha256}
+            }
             run.by_nodeid[nodeid] = fill_missing_trials(known, missing, self.contexts.settings.trials)
 
-    def _score_unselected(self, run: SuiteRun) -> None:
-        """Score the ended attempts of a resumed run at cases that this session did not select."""
-        prior = run.writer.prior
-        reported = {trials[0].case.case_id for trials in run.by_nodeid.values()}
-        for ended in prior.entries() if prior is not None else ():
-            if prior is None or isinstance(ended, Result) or ended.case.case_id in reported:
-                continue
-            file, _, name = ended.case.nodeid.rpartition("::")
-            case_ref = uncollected_case_ref(self.contexts, run.suite, ended.case.nodeid, file=file, name=name)
-            if case_ref.case.case_sha256 == ended.case.case_sha256:
-                prior.add(self._scored(run, case_ref, ended))
+    def _scored_unselected(self, run: SuiteRun, ended: EndedAttempt) -> Result | None:
+        """Return the result of an ended attempt at a case that is not selected; None if the case has changed."""
+        file, _, name = ended.case.nodeid.rpartition("::")
+        case_ref = uncollected_case_ref(self.contexts, run.suite, ended.case.nodeid, file=file, name=name)
+        is_same = case_ref.case.case_sha256 == ended.case.case_sha256
+        return self._scored(run, case_ref, ended) if is_same else None
 
-    def _findings(self, run: SuiteRun) -> tuple[str, ...]:
-        ids = [result.case.test_id for result in run.results]
-        remarks = partial(run.pack.remarks, run.suite.config, ids)
-        said: Sequence[str] = self._of_pack(run, "remarks", lambda: [*map(self._redact, remarks())], [])
-        return (*self._replaced(run), *self._unrecorded(run), *said)
-
-    def _replaced(self, run: SuiteRun) -> tuple[str, ...]:
-        """Say how many answers of the resumed run were asked for again: the first ones may have been worse."""
-        prior = run.writer.prior
-        if prior is None or not prior.replaced:
-            return ()
-        answers = pluralize(prior.replaced, "answer")
-        return (f"{answers} of an earlier session of this run: replaced, because a case or the suite has changed.",)
-
-    def _unrecorded(self, run: SuiteRun) -> tuple[str, ...]:
-        """Say for how many cases a run that records kept nothing, since their target made no call that it could see."""
-        context = self.contexts.opened(run.suite)
-        if self.contexts.settings.mode != "record" or context is None or not context.is_recorded:
-            return ()
+    def _findings(self, run: SuiteRun) -> Iterator[str]:
+        """Yield remarks on the run as a whole, and note whether it has recorded nothing."""
+        prior, context = run.writer.prior, self.contexts.opened(run.suite)
+        if prior is not None and prior.replaced:
+            # the first answers may have been worse
+            answers = pluralize(prior.replaced, "answer")
+            yield f"{answers} of an earlier session of this run: replaced, because a case or the suite has changed."
         judged = [result for result in run.results if result.score.counted]
-        missing = [result for result in judged if result.attempt.cassette_sha256 is None]
-        if not missing:
-            return ()
-        run.has_recorded_nothing = len(missing) == len(judged)
-        cases = "" if run.has_recorded_nothing else f" for {pluralize(len(missing), 'case')}"
-        own = f"have its client read {_BASE_URLS}, " if context.serves_gateway else ""
-        advice = f"call models through context.llm, {own}or mark the target with without_model if it calls none"
-        return (f"Nothing was recorded{cases}: the target called no model through packbench; {advice}.",)
+        missing = sum(result.attempt.cassette_sha256 is None for result in judged)
+        if self.contexts.settings.mode == "record" and context is not None and context.is_recorded and missing:
+            # the target made no call that the run could see
+            run.has_recorded_nothing = missing == len(judged)
+            cases = "" if run.has_recorded_nothing else f" for {pluralize(missing, 'case')}"
+            own = f"have its client read {_BASE_URLS}, " if context.serves_gateway else ""
+            advice = f"call models through context.llm, {own}or mark the target with without_model if it calls none"
+            yield f"Nothing was recorded{cases}: the target called no model through packbench; {advice}."
+        remarks = partial(run.pack.remarks, run.suite.config, [result.case.test_id for result in run.results])
+        yield from self._of_pack(run, "remarks", lambda: [*map(self._redact, remarks())], list[str]())
 
     def _is_empty_shard(self, run: SuiteRun, session: pytest.Session) -> bool:
         """Whether the suite has cases but this shard none: then the run is complete, and merge needs it."""
@@ -632,7 +578,7 @@ class Recorder:
         try:
             from pytest_packbench.reports.document import run_document
 
-            document = run_document(run.conclusion, self.place(run, None).options)
+            document = run_document(run.conclusion, run.rerun)
             run.writer.complete(document, document_of(self.config, session, run.by_nodeid))
         except (OSError, MemoryError, RecursionError) as error:
             session.exitstatus = session.exitstatus or pytest.ExitCode.TESTS_FAILED
@@ -685,12 +631,10 @@ class Recorder:
         if settings.trials > 1:
             values |= {"trials": settings.trials, "trials_rule": suite.config.trials_rule()}
         if context is not None and context.live is not None:
-            caps = settings.caps
-            limits = {"max_tokens": caps.tokens, "max_cost": caps.cost, "max_seconds": caps.seconds}
             client = context.live.primary
             temperature = settings.temperature if client is None else client.backend.temperature
             values |= {"temperature": temperature, "concurrency": settings.concurrency}
-            values |= {name: cap for name, cap in limits.items() if cap is not None}
+            values |= {name: cap for name, cap in zip(CAPS, settings.caps, strict=True) if cap is not None}
             values[SPENT] = sum_spending([*self._spent, contexts.clients.ledger.as_json()])
         if context is not None and context.runs_program:
             values[PROGRAM_RUNS] = True

@@ -88,9 +88,9 @@ def _register_reporting(
         from pytest_packbench.pytest_plugin.integrations import GitHub
 
         _add(config, GitHub(recorder, os.environ))
-    config.stash[KEEP] = recorder.journal
+    config.stash[KEEP] = recorder.keep
     if prefetcher is not None:
-        prefetcher.on_ended = recorder.journal_ended
+        prefetcher.on_ended = recorder.keep
     if prefetcher is not None and contexts.settings.mode != "fixture":
         progress = Progress(config, contexts.clients.ledger, prefetcher)
         _add(config, progress)

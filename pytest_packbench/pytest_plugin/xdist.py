@@ -35,11 +35,12 @@ from pytest_packbench.plugin import (
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 
-    from pytest_packbench.model.result import EndedAttempt, Result
+    from pytest_packbench.model.result import Result
     from pytest_packbench.pytest_plugin.collection import Collector
     from pytest_packbench.pytest_plugin.prefetch import Prefetcher
     from pytest_packbench.pytest_plugin.recorder import Recorder
     from pytest_packbench.pytest_plugin.suites import SessionSuites
+    from pytest_packbench.runs.journal import Entry
 
 SEED = "packbench_seed"
 DIST = "packbench_dist"
@@ -287,7 +288,7 @@ class Worker:
         self._journals = WorkerJournals(base, config.stash[RUN_ID], given["workerid"])
         config.stash[KEEP] = self._keep
         if prefetcher is not None:
-            prefetcher.on_ended = self._keep_ended
+            prefetcher.on_ended = self._keep
 
     def pytest_sessionstart(self, session: pytest.Session) -> None:
         """Watch the connection to the controller: its end must not leave a worker that goes on alone."""
@@ -311,15 +312,15 @@ class Worker:
             # a target does not return
             os._exit(1)
 
-    def _keep_ended(self, ended: EndedAttempt) -> bool:
-        is_kept = self._journals.append(ended)
+    def _keep(self, entry: Entry) -> bool:
+        from pytest_packbench.model.result import Result
+
+        is_kept = self._journals.append(entry)
+        if is_kept and isinstance(entry, Result):
+            self._kept[id(entry)] = entry
         if self._journals.problem:
             self._contexts.stop_unstored(self._journals.problem)
         return is_kept
-
-    def _keep(self, result: Result) -> None:
-        if self._journals.append(result):
-            self._kept[id(result)] = result
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_collection_finish(self, session: pytest.Session) -> None:
