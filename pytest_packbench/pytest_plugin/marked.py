@@ -8,7 +8,7 @@ from collections import Counter
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from pydantic import BaseModel
@@ -20,7 +20,7 @@ from pytest_packbench.engine.result_builder import Trial, build_trial, error_tri
 from pytest_packbench.engine.targets import TimeLimit, timed_out
 from pytest_packbench.model.errors import error_text, single_spaced
 from pytest_packbench.model.score import UNREADABLE
-from pytest_packbench.plugin import CONTEXTS, MARK, RUN_ID, SELECTION, rootdir_of
+from pytest_packbench.plugin import CONTEXTS, MARK, SELECTION, rootdir_of
 from pytest_packbench.pytest_plugin.case_run import (
     RUN,
     CaseBroken,
@@ -98,44 +98,32 @@ class MarkError(ValueError):
     """A mark is invalid; one line with the reason and what to do."""
 
 
-class MarkFilter(NamedTuple):
-    """The cases that one mark selects.
+def _filters_of(mark: pytest.Mark) -> dict[str, Sequence[str]]:
+    """Return the allowed values of a mark by `case_type`, `difficulty` and `tag`: a case has to match all of them.
 
-    Attributes:
-        suites: names of suites, in the mark's order.
-        values: allowed values by `case_type`, `difficulty` and `tag`; a case has to match all of them.
+    Raises:
+        MarkError: it names no suite, or has an invalid argument.
     """
+    values = {name: [value] if isinstance(value, str) else value for name, value in mark.kwargs.items()}
+    are_texts = all(
+        isinstance(texts, list | tuple) and texts and all(text and isinstance(text, str) for text in texts)
+        for texts in (mark.args, *values.values())
+    )
+    if not are_texts or not values.keys() <= set(_FILTERS):
+        arguments = [*map(repr, mark.args), *(f"{name}={value!r}" for name, value in mark.kwargs.items())]
+        filters = f"{', '.join(_FILTERS[:-1])} or {_FILTERS[-1]}"
+        expected = f"expected names of suites, and {filters} with a string or a list of strings"
+        raise MarkError(f"got {MARK}({', '.join(arguments)}); {expected}")
+    return values
 
-    suites: tuple[str, ...]
-    values: Mapping[str, Sequence[str]]
 
-    @classmethod
-    def of(cls, mark: pytest.Mark) -> MarkFilter:
-        """Parse a mark.
-
-        Raises:
-            MarkError: it names no suite, or has an invalid argument.
-        """
-        values = {name: [value] if isinstance(value, str) else value for name, value in mark.kwargs.items()}
-        lists = (mark.args, *values.values())
-        are_texts = all(
-            isinstance(texts, list | tuple) and texts and all(text and isinstance(text, str) for text in texts)
-            for texts in lists
-        )
-        if not are_texts or not values.keys() <= set(_FILTERS):
-            arguments = [*map(repr, mark.args), *(f"{name}={value!r}" for name, value in mark.kwargs.items())]
-            filters = f"{', '.join(_FILTERS[:-1])} or {_FILTERS[-1]}"
-            expected = f"expected names of suites, and {filters} with a string or a list of strings"
-            raise MarkError(f"got {MARK}({', '.join(arguments)}); {expected}")
-        return cls(tuple(dict.fromkeys(mark.args)), values)
-
-    def matches(self, case: SuiteCase) -> bool:
-        """Whether the mark selects a case; an unreadable one is matched only by its folder, so that it is reported."""
-        if case.loaded is None:
-            return case.folder in self.values.get("case_type", (case.folder,))
-        model = case.loaded.case
-        actual = {"case_type": (model.case_type,), "difficulty": (model.difficulty,), "tag": model.notes.tags}
-        return all(any(text in allowed for text in actual[name]) for name, allowed in self.values.items())
+def _matches(case: SuiteCase, filters: Mapping[str, Sequence[str]]) -> bool:
+    """Whether a mark selects a case; an unreadable one is matched only by its folder, so that it is reported."""
+    if case.loaded is None:
+        return case.folder in filters.get("case_type", (case.folder,))
+    model = case.loaded.case
+    actual = {"case_type": (model.case_type,), "difficulty": (model.difficulty,), "tag": model.notes.tags}
+    return all(any(text in allowed for text in actual[name]) for name, allowed in filters.items())
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
@@ -272,9 +260,7 @@ class MarkedRun(CaseRun):
             raise ValueError("an unreadable case has no result")
         attempt.stop_clock()
         context = self.contexts.of_results(self.suite, self.target)
-        return build_trial(
-            self.case_ref(), settle(context, self.loaded, attempt), context, self.item.config.stash[RUN_ID]
-        )
+        return build_trial(self.case_ref(), settle(context, self.loaded, attempt), context, self.contexts.run_id)
 
 
 class MarkedTests:
@@ -289,26 +275,23 @@ class MarkedTests:
         self._shown_path = partial(shown_path, root=rootdir_of(config))
         self._cases: dict[str, tuple[SuiteCase, ...]] = {}
 
-    def cases_for(self, suites: Sequence[Suite], mark_filter: MarkFilter) -> list[SuiteCase]:
-        """Return the cases that a mark selects; each suite is read once per session.
+    def cases_of(self, suite: Suite, filters: Mapping[str, Sequence[str]]) -> list[SuiteCase]:
+        """Return the cases of a suite that a mark selects; each suite is read once per session.
 
         Raises:
-            MarkError: a suite has no such case, or a rule that no case uses.
+            MarkError: the suite has no such case, or a rule that no case uses.
         """
-        selected = []
-        for suite in suites:
-            if suite.name not in self._cases:
-                cases = suite_cases(suite, self.contexts.pack_of(suite), self._shown_path)
-                if unused := self.contexts.unused_rules(suite, [case.loaded for case in cases]):
-                    raise MarkError("; ".join(unused))
-                self._cases[suite.name] = cases
-            matching = [case for case in self._cases[suite.name] if mark_filter.matches(case)]
-            if not matching:
-                filters = ", ".join(f"{key} {' or '.join(values)}" for key, values in mark_filter.values.items())
-                raise MarkError(f'suite "{suite.name}" has no case{f" with {filters}" if filters else ""}')
-            shard = self.contexts.settings.shard
-            selected += [case for case in matching if shard is None or case.at.written_id in shard]
-        return selected
+        if suite.name not in self._cases:
+            cases = suite_cases(suite, self.contexts.pack_of(suite), self._shown_path)
+            if unused := self.contexts.unused_rules(suite, [case.loaded for case in cases]):
+                raise MarkError("; ".join(unused))
+            self._cases[suite.name] = cases
+        matching = [case for case in self._cases[suite.name] if _matches(case, filters)]
+        if not matching:
+            listed = ", ".join(f"{key} {' or '.join(values)}" for key, values in filters.items())
+            raise MarkError(f'suite "{suite.name}" has no case{f" with {listed}" if listed else ""}')
+        shard = self.contexts.settings.shard
+        return [case for case in matching if shard is None or case.at.written_id in shard]
 
     def pytest_itemcollected(self, item: pytest.Item) -> None:
         """Attach the case to a marked test, which has it as a parameter."""
@@ -393,11 +376,12 @@ def _cases_for(metafunc: pytest.Metafunc) -> list[SuiteCase]:
         raise MarkError("the test does not use the fixture packbench_check, which scores its result; add it")
     cases: dict[tuple[str, str], SuiteCase] = {}
     for mark in metafunc.definition.iter_markers(MARK):
-        mark_filter = MarkFilter.of(mark)
-        suites = [_suite_of_mark(metafunc.config, name) for name in mark_filter.suites]
+        filters = _filters_of(mark)
+        suites = [_suite_of_mark(metafunc.config, name) for name in dict.fromkeys(mark.args)]
         _check_settings(metafunc.config)
-        for case in _tests_of(metafunc.config).cases_for(suites, mark_filter):
-            cases.setdefault((case.at.path, case.at.name), case)
+        for suite in suites:
+            for case in _tests_of(metafunc.config).cases_of(suite, filters):
+                cases.setdefault((case.at.path, case.at.name), case)
     return sorted(cases.values(), key=lambda case: (case.suite.name, case.at.path, case.at.line))
 
 

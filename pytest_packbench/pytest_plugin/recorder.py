@@ -6,6 +6,7 @@ Only the controller, or the only process, has one; a worker of xdist runs cases 
 from __future__ import annotations
 
 import time
+from collections import Counter
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, TypeVar
@@ -27,10 +28,7 @@ from pytest_packbench.model.score import FIXTURE
 from pytest_packbench.plugin import (
     CONTROLLER,
     JOURNALED_ATTRIBUTE,
-    PREFETCHER,
     RESULTS_ATTRIBUTE,
-    RESUMED,
-    RUN_ID,
     SELECTION,
     rootdir_of,
     ungrouped,
@@ -57,7 +55,6 @@ if TYPE_CHECKING:
     from pytest_packbench.model.result import EndedAttempt
     from pytest_packbench.model.suite import Suite
     from pytest_packbench.policy import PolicyBase
-    from pytest_packbench.pytest_plugin.collection import Collector
     from pytest_packbench.pytest_plugin.suites import SessionSuites
     from pytest_packbench.runs.journal import Entry
     from pytest_packbench.runs.stored import BaselineLookup
@@ -118,18 +115,14 @@ class SuiteRun(RunResults):
 class Recorder:
     """Collects the results of all suites and writes the files of the run."""
 
-    def __init__(self, config: pytest.Config, contexts: SessionSuites, collector: Collector) -> None:
-        self.config = config
+    def __init__(self, contexts: SessionSuites) -> None:
+        self.config = config = contexts.config
         self.contexts = contexts
-        self.run_id = config.stash[RUN_ID]
         self.started_ns = time.time_ns()
-        self._collector = collector
         self._runs_by_nodeid: dict[str, SuiteRun] = {}
         self._spent: list[dict[str, Any]] = []
         self._late: dict[str, list[tuple[str, str]]] = {}
         self._has_spoiled = False
-        self.resumed = config.stash.get(RESUMED, None)
-        self.base = self.resumed.base if self.resumed is not None else contexts.settings.output
         self._redact: Callable[[str], str] = contexts.redactor.json
         settings = contexts.settings
         self.project = Project(
@@ -148,8 +141,9 @@ class Recorder:
     def add(self, suite: Suite) -> None:
         """Add the run of a suite, if there is none."""
         if suite.name not in self.runs:
-            resumed = self.resumed.prior.get(suite.name) if self.resumed is not None else None
-            writer, pack = RunWriter(self.base, suite.name, self.run_id, prior=resumed), self.contexts.pack_of(suite)
+            contexts = self.contexts
+            prior = contexts.resumed.prior.get(suite.name) if contexts.resumed is not None else None
+            writer, pack = RunWriter(contexts.output, suite.name, contexts.run_id, prior=prior), contexts.pack_of(suite)
             self.runs[suite.name] = run = SuiteRun(suite, pack, writer, lambda: self._head(run))
 
     def select(self, suite_name: str, nodeid: str, case_ref: Callable[[], CaseRef], target: str = "") -> None:
@@ -190,9 +184,8 @@ class Recorder:
             told: how many cases of each suite it collected before any was deselected, what it spent, and what the cases
                 of each suite left running and the offline guard refused: case id and message.
         """
-        collected = self._collector.collected
-        for name, count in told.get("collected", {}).items():
-            collected[name] = max(collected.get(name, 0), count)
+        # each worker collects all
+        self.contexts.collected |= Counter(told.get("collected", {}))
         self._spent += [told["spent"]] if "spent" in told else []
         for name, late in told.get("late", {}).items():
             self._late.setdefault(name, []).extend(map(tuple, late))
@@ -279,7 +272,7 @@ class Recorder:
 
         context = self.contexts.context(run.suite)
         attempt = settle_stored(context, case_ref.readable, entry)
-        return build_trial(case_ref, attempt, context, self.run_id).result
+        return build_trial(case_ref, attempt, context, self.contexts.run_id).result
 
     def keep(self, entry: Entry) -> bool:
         """Append an ended attempt, on any thread, or a result to the journal, so that a paid answer is never lost.
@@ -299,15 +292,16 @@ class Recorder:
         Raises:
             pytest.UsageError: something changed; one line names it.
         """
-        if self.resumed is None:
+        resumed = self.contexts.resumed
+        if resumed is None:
             return
         from pytest_packbench.pytest_plugin.resume import check_resumed
         from pytest_packbench.runs.resume import prior_spending
 
         # cost counts even if its results are dropped
-        spent = prior_spending(self.resumed)
+        spent = prior_spending(resumed)
         for run in self.runs.values():
-            check_resumed(self.resumed, run.suite, self._head(run))
+            check_resumed(resumed, run.suite, self._head(run))
         for run in self.runs.values():
             run.mark_journaled()
         self._spent += [spent] if spent is not None else []
@@ -343,9 +337,8 @@ class Recorder:
             for run in self.runs.values():
                 run.writer.discard_journal()
             return (yield)
-        prefetcher = self.config.stash.get(PREFETCHER, None)
-        if prefetcher is not None:
-            prefetcher.close()
+        if self.contexts.prefetcher is not None:
+            self.contexts.prefetcher.close()
         # ends the tasks that cases left on the event loop of a target
         self.contexts.close()
         for run in self.runs.values():
@@ -408,10 +401,7 @@ class Recorder:
         self._complete(run, interrupted=session.exitstatus == pytest.ExitCode.INTERRUPTED)
         self._note_late(run)
         self._conclude_controls(run)
-        if not run.selected and not self._is_empty_shard(run, session):
-            # controls alone can be replayed: they are no run of the suite
-            if not run.control_results:
-                self._note_empty(run, session)
+        if not self._has_run(run, session):
             return
         _release_cases(run.suite, session)
         run.rerun = self._redact(rerun_options(self.contexts, run.suite, is_marked=bool(run.targets)))
@@ -444,7 +434,7 @@ class Recorder:
         """Say what to do about a run whose files can't be written; its journal has what could be."""
         if not (run.writer.folder / JOURNAL).exists():
             return "correct that and run again: nothing of this run was kept"
-        return f"what was stored is kept: correct that, then resume with --packbench-resume={self.run_id}"
+        return f"what was stored is kept: correct that, then resume with --packbench-resume={self.contexts.run_id}"
 
     def _earlier(self, run: SuiteRun, metadata: Run) -> BaselineLookup | None:
         settings = self.contexts.settings
@@ -524,7 +514,7 @@ class Recorder:
             else:
                 missing = unscored_result(case_ref, "not_run", kind, f"not run: the session was {how}")
             case = case_ref.case
-            resumed = {} if self.resumed is None else self.resumed.kept(run.suite, case.case_id, case.case_sha256)
+            resumed = self.contexts.kept(run.suite, case.case_id, case.case_sha256)
             known: dict[int, Result] = {
                 number: self._scored(run, case_ref, entry)
                 for number, entry in {**resumed, **entries, **run.unreported(nodeid)}.items()
@@ -559,18 +549,22 @@ class Recorder:
         remarks = partial(run.pack.remarks, run.suite.config, [result.case.test_id for result in run.results])
         yield from self._of_pack(run, "remarks", lambda: [*map(self._redact, remarks())], list[str]())
 
-    def _is_empty_shard(self, run: SuiteRun, session: pytest.Session) -> bool:
-        """Whether the suite has cases but this shard none: then the run is complete, and merge needs it."""
-        ended = _has_collected(session)
-        return self.contexts.settings.shard is not None and ended and run.case_count > 0 and run.due_count == 0
-
-    def _note_empty(self, run: SuiteRun, session: pytest.Session) -> None:
-        name, selection = run.suite.name, self.config.stash[SELECTION]
-        if name in selection.named and not self._collector.collected[name]:
-            run.problems.append(f'suite "{name}" has no case under {run.suite.cases_path}; add one')
-        elif name in selection.required and _has_collected(session):
-            advice = "select at least one, or do not name the suite"
-            run.problems.append(f'suite "{name}" is requested by name, but none of its cases is selected; {advice}')
+    def _has_run(self, run: SuiteRun, session: pytest.Session) -> bool:
+        """Whether the suite was run; notes why it was not, where it was requested by name."""
+        name, selection, codes = run.suite.name, self.config.stash[SELECTION], pytest.ExitCode
+        has_collected = session.exitstatus in {codes.OK, codes.TESTS_FAILED, codes.NO_TESTS_COLLECTED}
+        # the shard of a suite with cases may have none: then the run is complete, and merge needs it
+        is_empty_shard = self.contexts.settings.shard is not None and run.case_count > 0 and run.due_count == 0
+        if run.selected or (is_empty_shard and has_collected):
+            return True
+        # controls alone can be replayed: they are no run of the suite
+        if not run.control_results:
+            if name in selection.named and not self.contexts.collected[name]:
+                run.problems.append(f'suite "{name}" has no case under {run.suite.cases_path}; add one')
+            elif name in selection.required and has_collected:
+                advice = "select at least one, or do not name the suite"
+                run.problems.append(f'suite "{name}" is requested by name, but none of its cases is selected; {advice}')
+        return False
 
     def _write_report(self, run: SuiteRun, session: pytest.Session) -> None:
         if run.conclusion is None or run.problems:
@@ -594,7 +588,7 @@ class Recorder:
         resumed = run.writer.prior
         started_at = resumed.run.started_at if resumed is not None and resumed.run is not None else ""
         return Run(
-            run_id=self.run_id,
+            run_id=self.contexts.run_id,
             suite=suite.name,
             description=suite.config.description,
             pack=pack.name,
@@ -651,12 +645,6 @@ def _release_cases(suite: Suite, session: pytest.Session) -> None:
         run = run_of(item)
         if run is not None and run.suite is suite:
             run.loaded = None
-
-
-def _has_collected(session: pytest.Session) -> bool:
-    """Whether the session ended after a complete collection."""
-    codes = pytest.ExitCode
-    return session.exitstatus in {codes.OK, codes.TESTS_FAILED, codes.NO_TESTS_COLLECTED}
 
 
 def _first_line(report: pytest.TestReport) -> str:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 OPTION = "--packbench-resume"
 
 
-def resumed_run(config: pytest.Config, contexts: SessionSuites) -> ResumedRun:
+def resumed_run(contexts: SessionSuites) -> ResumedRun:
     """Find and read the run to resume.
 
     Raises:
@@ -28,7 +28,7 @@ def resumed_run(config: pytest.Config, contexts: SessionSuites) -> ResumedRun:
     """
     settings = contexts.settings
     # a worker of xdist must not look for the latest run itself
-    from_controller = getattr(config, "workerinput", {}).get(OPTION, {})
+    from_controller = getattr(contexts.config, "workerinput", {}).get(OPTION, {})
     try:
         resumed = find_resumed(
             from_controller.get("folder", settings.resume),

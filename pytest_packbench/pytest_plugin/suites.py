@@ -7,6 +7,7 @@ import.
 from __future__ import annotations
 
 import os
+from collections import Counter
 from contextlib import contextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Any, NoReturn
@@ -22,11 +23,12 @@ from pytest_packbench.model.redaction import redact_options
 from pytest_packbench.model.run import SetupError
 from pytest_packbench.model.suite import CONFIG_NAME
 from pytest_packbench.packs.registry import PackError, Packs
-from pytest_packbench.plugin import PREFETCHER, SERVING, rootdir_of, setting_of
+from pytest_packbench.plugin import CONTEXTS, SERVING, rootdir_of, setting_of
 from pytest_packbench.reports.terminal import printable
 
 if TYPE_CHECKING:
-    from collections.abc import Generator, Iterable, Iterator, Sequence
+    from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+    from pathlib import Path
 
     from pytest_packbench.cases.suites import FoundSuite
     from pytest_packbench.engine.contexts import SuiteContext
@@ -35,7 +37,10 @@ if TYPE_CHECKING:
     from pytest_packbench.model.pack import Pack
     from pytest_packbench.model.redaction import Redactor
     from pytest_packbench.model.suite import Suite
+    from pytest_packbench.pytest_plugin.prefetch import Prefetcher
     from pytest_packbench.pytest_plugin.settings import Settings
+    from pytest_packbench.runs.journal import Entry
+    from pytest_packbench.runs.resume import ResumedRun
 
 
 REFUSED = "packbench_refused"
@@ -127,9 +132,24 @@ def _check_conftests(config: pytest.Config, found: FoundSuite) -> None:
 
 
 class SessionSuites(SuiteContexts):
-    """The suites of a session with the contexts that run their cases, and the hooks of its user."""
+    """The suites of a session with the contexts that run their cases, and the hooks of its user.
+
+    Attributes:
+        config: the session's.
+        settings: its settings.
+        collected: the number of cases by suite, before any is deselected.
+        run_id: the id of its run.
+        resumed: the run that it resumes; None for a new one.
+        prefetcher: starts attempts before pytest reaches their items; None where none does.
+        keep: stores an ended attempt, on any thread, or a result at once, before pytest reports its item; returns
+            whether it is on the disk.
+    """
 
     packs: Packs
+    run_id: str = ""
+    resumed: ResumedRun | None = None
+    prefetcher: Prefetcher | None = None
+    keep: Callable[[Entry], bool]
 
     def __init__(self, config: pytest.Config, settings: Settings, packs: Packs) -> None:
         # other plugins may have options with keys
@@ -140,6 +160,7 @@ class SessionSuites(SuiteContexts):
         super().__init__(settings, packs, secrets, secret_names=names, serving=serving, serve_late=late)
         self.config = config
         self.settings = settings
+        self.collected = Counter[str]()
 
     def hooked_target(self, suite: Suite) -> object:
         """Return what `pytest_packbench_target` does."""
@@ -162,6 +183,15 @@ class SessionSuites(SuiteContexts):
         """Return a suite's context; the errors of `SuiteContexts.open` become usage errors."""
         with usage_errors(self.redactor):
             return super().open(suite)
+
+    @property
+    def output(self) -> Path:
+        """The folder of reports: that of the resumed run, or else as set."""
+        return self.settings.output if self.resumed is None else self.resumed.base
+
+    def kept(self, suite: Suite, case_id: str, sha256: str | None) -> Mapping[int, Entry]:
+        """Return what the resumed run has of a case with this hash by trial: results, and attempts not scored yet."""
+        return {} if self.resumed is None else self.resumed.kept(suite, case_id, sha256)
 
     def join(self, found: FoundSuite) -> Suite:
         """Return a suite, and read it if it is new in the session.
@@ -239,7 +269,8 @@ class OtherTests:
         from pytest_packbench.pytest_plugin.case_run import file_run
 
         # a marked test calls its model itself, without the gateway
-        if PREFETCHER in item.config.stash or file_run(item) is not None:
+        contexts = item.config.stash.get(CONTEXTS, None)
+        if (contexts is not None and contexts.prefetcher is not None) or file_run(item) is not None:
             return (yield)
         with self._serving.restored():
             return (yield)

@@ -93,8 +93,8 @@ class Terminal:
         names = ", ".join(map(guard_name, context.guards)) if context is not None else ""
         guards = f", guards {names}" if names else ""
         lines = [f"{suite_line(suite, mode)}, target {target}{model}{guards}"]
-        if self._recorder.resumed is not None:
-            lines.append(self._recorder.resumed.header_line(suite.name))
+        if contexts.resumed is not None:
+            lines.append(contexts.resumed.header_line(suite.name))
         if context is not None and context.caller.opaque and mode == "fixture":
             is_run = context.runs_program
             what = "pipeline run; children are not walled in" if is_run else "pipeline not run: scoring only"

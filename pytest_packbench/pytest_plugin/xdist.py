@@ -23,10 +23,7 @@ import pytest
 from pytest_packbench import __version__
 from pytest_packbench.plugin import (
     JOURNALED_ATTRIBUTE,
-    KEEP,
     RESULTS_ATTRIBUTE,
-    RESUMED,
-    RUN_ID,
     SAME,
     SELECTION,
     rootdir_of,
@@ -36,8 +33,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 
     from pytest_packbench.model.result import Result
-    from pytest_packbench.pytest_plugin.collection import Collector
-    from pytest_packbench.pytest_plugin.prefetch import Prefetcher
     from pytest_packbench.pytest_plugin.recorder import Recorder
     from pytest_packbench.pytest_plugin.suites import SessionSuites
     from pytest_packbench.runs.journal import Entry
@@ -148,15 +143,15 @@ class Controller:
             node.workerinput[SAME] = "" if recorder is None else json.dumps(common_ground(recorder.contexts))
         if recorder is None:
             return
-        if is_other and (recorder.resumed is not None or recorder.contexts.settings.mode == "record"):
+        if is_other and (recorder.contexts.resumed is not None or recorder.contexts.settings.mode == "record"):
             raise pytest.UsageError(
                 f"worker {name_of_worker(node)} can't write into the folders of this machine; record and resume with "
                 "workers on this machine (-n)"
             )
-        if recorder.resumed is not None:
+        if recorder.contexts.resumed is not None:
             from pytest_packbench.pytest_plugin.resume import OPTION
 
-            node.workerinput[OPTION] = recorder.resumed.worker_input()
+            node.workerinput[OPTION] = recorder.contexts.resumed.worker_input()
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_xdist_node_collection_finished(self, node: Any, ids: Sequence[str]) -> None:
@@ -271,24 +266,16 @@ class Controller:
 class Worker:
     """The hooks of a worker."""
 
-    def __init__(self, collector: Collector, contexts: SessionSuites, prefetcher: Prefetcher | None) -> None:
-        self._collector = collector
+    def __init__(self, contexts: SessionSuites) -> None:
         self._contexts = contexts
-        self._prefetcher = prefetcher
         self._marked = ""
         self._is_ending = False
         self._kept: dict[int, Result] = {}
         from pytest_packbench.runs.journal import WorkerJournals
 
-        config = contexts.config
-        resumed = config.stash.get(RESUMED, None)
-        base = resumed.base if resumed is not None else contexts.settings.output
-        given: dict[str, str] = config.workerinput  # type: ignore[attr-defined]  # xdist sets it on workers
+        given: dict[str, str] = contexts.config.workerinput  # type: ignore[attr-defined]  # xdist sets it on workers
         self._same = given.get(SAME)
-        self._journals = WorkerJournals(base, config.stash[RUN_ID], given["workerid"])
-        config.stash[KEEP] = self._keep
-        if prefetcher is not None:
-            prefetcher.on_ended = self._keep
+        self._journals = WorkerJournals(contexts.output, contexts.run_id, given["workerid"])
 
     def pytest_sessionstart(self, session: pytest.Session) -> None:
         """Watch the connection to the controller: its end must not leave a worker that goes on alone."""
@@ -305,14 +292,15 @@ class Worker:
         if self._is_ending:
             return
         session.shouldstop = "the controller is gone"
-        if self._prefetcher is not None:
-            self._prefetcher.runner.stop()
+        if self._contexts.prefetcher is not None:
+            self._contexts.prefetcher.runner.stop()
         time.sleep(_GRACE_S)
         if not self._is_ending:
             # a target does not return
             os._exit(1)
 
-    def _keep(self, entry: Entry) -> bool:
+    def keep(self, entry: Entry) -> bool:
+        """Append an ended attempt, on any thread, or a result to this worker's journal; return whether it is there."""
         from pytest_packbench.model.result import Result
 
         is_kept = self._journals.append(entry)
@@ -361,12 +349,12 @@ class Worker:
         from pytest_packbench.engine.offline import take_late
 
         self._is_ending = True
-        if self._prefetcher is not None:
-            self._prefetcher.close()
+        if self._contexts.prefetcher is not None:
+            self._contexts.prefetcher.close()
         self._journals.close()
         self._contexts.close()
         told: dict[str, Any] = {
-            "collected": self._collector.collected,
+            "collected": self._contexts.collected,
             "spent": self._contexts.clients.ledger.as_json(),
             "marked": self._marked,
             "late": {name: take_late(suite) for name, suite in self._contexts.suites.items()},
