@@ -9,6 +9,7 @@ import pytest
 from pytest_packbench.cases.files import CaseIndex, case_file_sha256, suite_locations
 from pytest_packbench.cases.recordings import find_recording
 from pytest_packbench.model.errors import CassetteError
+from pytest_packbench.model.score import FIXTURE
 from pytest_packbench.runs.resume import MISSING_CASE, ResumeError, check_unchanged, find_resumed
 
 if TYPE_CHECKING:
@@ -28,23 +29,19 @@ def resumed_run(contexts: SessionSuites) -> ResumedRun:
     """
     settings = contexts.settings
     # a worker of xdist must not look for the latest run itself
-    from_controller = getattr(contexts.config, "workerinput", {}).get(OPTION, {})
+    from_controller = getattr(contexts.config, "workerinput", {}).get(OPTION, "")
     try:
-        resumed = find_resumed(
-            from_controller.get("folder", settings.resume),
+        return find_resumed(
+            from_controller or settings.resume,
             settings.output,
             contexts.suites,
             relative_to=settings.home,
             rerun_changed=settings.resume_changed,
-            recording_sha256=_recording_sha256 if settings.mode == "fixture" else None,
+            recording_sha256=_recording_sha256 if settings.mode == FIXTURE else None,
             is_worker=bool(from_controller),
         )
     except ResumeError as error:
         raise _usage_error(error) from None
-    for name in from_controller.get("dropped", ()):
-        if name in resumed.prior:
-            resumed.prior[name].clear()
-    return resumed
 
 
 def check_resumed(resumed: ResumedRun, suite: Suite, now: Run) -> None:

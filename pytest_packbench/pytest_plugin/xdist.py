@@ -96,7 +96,7 @@ class Controller:
             from pytest_packbench.pytest_plugin.settings import check_cases_exist
 
             check_cases_exist(session.config.stash[SELECTION])
-            # before the workers start, which read the journal
+            # before the workers start, which read the journal: what no longer applies is not in it any more
             self.recorder.begin_journals(resumed=True)
         try:
             return (yield)
@@ -151,7 +151,7 @@ class Controller:
         if recorder.contexts.resumed is not None:
             from pytest_packbench.pytest_plugin.resume import OPTION
 
-            node.workerinput[OPTION] = recorder.contexts.resumed.worker_input()
+            node.workerinput[OPTION] = str(recorder.contexts.resumed.folder)
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_xdist_node_collection_finished(self, node: Any, ids: Sequence[str]) -> None:
