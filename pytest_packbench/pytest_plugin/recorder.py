@@ -302,8 +302,6 @@ class Recorder:
         spent = prior_spending(resumed)
         for run in self.runs.values():
             check_resumed(resumed, run.suite, self._head(run))
-        for run in self.runs.values():
-            run.mark_journaled()
         self._spent += [spent] if spent is not None else []
 
     @pytest.hookimpl(tryfirst=True)
@@ -337,9 +335,6 @@ class Recorder:
             for run in self.runs.values():
                 run.writer.discard_journal()
             return (yield)
-        if self.contexts.prefetcher is not None:
-            self.contexts.prefetcher.close()
-        # ends the tasks that cases left on the event loop of a target
         self.contexts.close()
         for run in self.runs.values():
             try:

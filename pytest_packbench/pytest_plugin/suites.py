@@ -184,6 +184,12 @@ class SessionSuites(SuiteContexts):
         with usage_errors(self.redactor):
             return super().open(suite)
 
+    def close(self) -> None:
+        """End what is in flight, and the tasks that cases left on the event loop of a target."""
+        if self.prefetcher is not None:
+            self.prefetcher.close()
+        super().close()
+
     @property
     def output(self) -> Path:
         """The folder of reports: that of the resumed run, or else as set."""

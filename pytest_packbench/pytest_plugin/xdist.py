@@ -349,10 +349,8 @@ class Worker:
         from pytest_packbench.engine.offline import take_late
 
         self._is_ending = True
-        if self._contexts.prefetcher is not None:
-            self._contexts.prefetcher.close()
-        self._journals.close()
         self._contexts.close()
+        self._journals.close()
         told: dict[str, Any] = {
             "collected": self._contexts.collected,
             "spent": self._contexts.clients.ledger.as_json(),

@@ -262,17 +262,13 @@ class RunResults:
         self._header = header
         # attempts in the journal whose case was not reported yet, by node id and trial
         self._unreported: dict[str, dict[int, Result]] = {}
-        self._journaled: set[tuple[str, int, str, str]] = set()
+        prior = () if writer.prior is None else writer.prior.entries()
+        self._journaled = {_identity(each) for each in prior if isinstance(each, Result)}
 
     def open_journal(self, *, checks_space: bool = False) -> bool:
         """Open the journal; return whether it can be written, and with `checks_space` a MiB more."""
         is_open = self.guard(lambda: self.writer.open_journal(self._header))
         return is_open and (not checks_space or self.guard(self.writer.check_space))
-
-    def mark_journaled(self) -> None:
-        """Remember that the prior results of a resumed run are in its journal already; call before any is discarded."""
-        if self.writer.prior is not None:
-            self._journaled.update(_identity(each) for each in self.writer.prior.entries() if isinstance(each, Result))
 
     def keep(self, entry: Entry) -> bool:
         """Append a result to the journal before its case is reported, or an ended attempt, on any thread.

@@ -117,8 +117,6 @@ def test_an_attempt_is_written_to_the_journal_once_and_a_resumed_run_carries_ove
     writer: RunWriter, tmp_path: Path
 ) -> None:
     results = RunResults(writer, lambda: RUN)
-    # of a run that is not resumed there are none
-    results.mark_journaled()
     assert results.keep(GOOD)
     assert results.unreported(GOOD.case.nodeid) == {0: GOOD}
     results.add_case((GOOD,))
@@ -136,7 +134,6 @@ def test_an_attempt_is_written_to_the_journal_once_and_a_resumed_run_carries_ove
     assert sorted(results.by_nodeid) == [GOOD.case.nodeid, BAD.case.nodeid]
     assert results.ordered() == [GOOD, BAD]
     results = RunResults(resumed, lambda: RUN)
-    results.mark_journaled()
     results.add_case((GOOD,))
     new = recorded_result(case_result("b", timestamp="2026-01-01T00:00:00.000Z"), "01RUN")
     results.add_case((new,))
