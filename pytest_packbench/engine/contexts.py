@@ -203,7 +203,7 @@ class SuiteContexts:
 
     def context(self, suite: Suite) -> SuiteContext:
         """Return a suite's context; opened at the first call, which raises as `open` does."""
-        return self.opened(suite) or self.open(suite)
+        return self._opened.get((suite.name, False)) or self.open(suite)
 
     def open(self, suite: Suite) -> SuiteContext:
         """Create a suite's context: find its target, open its backends, create its guards.
@@ -280,9 +280,11 @@ class SuiteContexts:
         roles = frozenset(pack.roles(suite.config))
         return self._open(suite, TargetCaller(reference), REFERENCE, of_pack=True, roles=roles)
 
-    def opened(self, suite: Suite) -> SuiteContext | None:
-        """Return a suite's context if it was opened; None otherwise."""
-        return self._opened.get((suite.name, False))
+    def opened(self, suite: Suite) -> SuiteContext:
+        """Return a suite's context; before it is opened, one without a name of the target, models and guards."""
+        fields = {"options": self.options, "redactor": self.redactor}
+        opened = self._opened.get((suite.name, False))
+        return opened or SuiteContext.of_results(suite, self.pack_of(suite), "", **fields)
 
     def target_name(self, suite: Suite) -> str:
         """Return the name of a suite's target; why it is unknown where the target can't be found."""
@@ -307,8 +309,7 @@ class SuiteContexts:
             if case.loaded is None or case.loaded.case.notes.skip is not None or due <= 0:
                 continue
             cases_due += 1
-            context = self.opened(case.suite)
-            if context is not None and not context.is_recorded:
+            if not self.context(case.suite).is_recorded:
                 external += due
             elif (calls := recorded_calls(case.suite, case.case.case_id)) is None:
                 unrecorded += due

@@ -42,7 +42,6 @@ if TYPE_CHECKING:
 
     from pytest_packbench.model.score import Score
     from pytest_packbench.model.suite import Suite
-    from pytest_packbench.pytest_plugin.recorder import Recorder
     from pytest_packbench.pytest_plugin.suites import SessionSuites
 
 
@@ -79,13 +78,11 @@ def add_marked_tests(config: pytest.Config, tests: str, reports: Iterable[pytest
         # the suite works in the worker, so that this process has loaded something else
         hint = "define hooks that return packs in the conftest.py of rootdir, or in a plugin"
         pytest.exit(f"packbench: xdist's controller can't use a suite that its workers use: {error}; {hint}", 4)
-    recorder = _recorder_of(config)
-    if recorder is None:
-        raise RuntimeError("a controller has a recorder")
+    recorder: Any = config.pluginmanager.getplugin("packbench-recorder")
     for suite, test in cases:
         nodeid, names = test["nodeid"], {"file": test["file"], "name": test["case_id"]}
         case_ref = partial(uncollected_case_ref, recorder.contexts, suite, nodeid, **names)
-        recorder.select(suite.name, nodeid, case_ref, test["target"])
+        recorder.select(suite, nodeid, case_ref, test["target"])
     # what is new has not seen them
     late = [plugin_of(config)] if is_first else []
     for report in reports:
@@ -425,17 +422,7 @@ def _suite_of_mark(config: pytest.Config, name: str) -> Suite:
             # a partial registration is not repeated: the next mark gets the same error
             config.stash[_REFUSED] = str(error)
             raise
-    suite = config.stash[CONTEXTS].join(known[name])
-    recorder = _recorder_of(config)
-    if recorder is not None:
-        recorder.add(suite)
-    return suite
-
-
-def _recorder_of(config: pytest.Config) -> Recorder | None:
-    """Return the session's recorder; None in a worker of xdist."""
-    recorder: Recorder | None = config.pluginmanager.getplugin("packbench-recorder")
-    return recorder
+    return config.stash[CONTEXTS].join(known[name])
 
 
 def _tests_of(config: pytest.Config) -> MarkedTests:

@@ -136,22 +136,22 @@ class Recorder:
                 raise pytest.UsageError(f"--packbench-policy-from: {error}") from None
         self.runs: dict[str, SuiteRun] = {}
         for suite in contexts.suites.values():
-            self.add(suite)
+            self.run_of(suite)
 
-    def add(self, suite: Suite) -> None:
-        """Add the run of a suite, if there is none."""
+    def run_of(self, suite: Suite) -> SuiteRun:
+        """Return the run of a suite, which is added if there is none: that of a marked test becomes known late."""
         if suite.name not in self.runs:
             contexts = self.contexts
             prior = contexts.resumed.prior.get(suite.name) if contexts.resumed is not None else None
             writer, pack = RunWriter(contexts.output, suite.name, contexts.run_id, prior=prior), contexts.pack_of(suite)
             self.runs[suite.name] = run = SuiteRun(suite, pack, writer, lambda: self._head(run))
+        return self.runs[suite.name]
 
-    def select(self, suite_name: str, nodeid: str, case_ref: Callable[[], CaseRef], target: str = "") -> None:
+    def select(self, suite: Suite, nodeid: str, case_ref: Callable[[], CaseRef], target: str = "") -> None:
         """Add a selected case, once; with the name of the marked test that runs it."""
-        run = self.runs[suite_name]
+        run = self._runs_by_nodeid[nodeid] = self.run_of(suite)
         run.selected.setdefault(nodeid, case_ref)
         run.targets.update([target] if target else [])
-        self._runs_by_nodeid[nodeid] = run
 
     def select_control(self, suite_name: str, nodeid: str) -> None:
         """Add a selected control, once; until it is replayed, it was not run."""
@@ -195,7 +195,7 @@ class Recorder:
         for item in session.items:
             run = item_run(item)
             if isinstance(run, CaseRun):
-                self.select(run.suite.name, run.nodeid, run.case_ref, run.target)
+                self.select(run.suite, run.nodeid, run.case_ref, run.target)
             elif run is not None:
                 self.select_control(run.suite.name, run.nodeid)
 
@@ -336,7 +336,8 @@ class Recorder:
                 run.writer.discard_journal()
             return (yield)
         self.contexts.close()
-        for run in self.runs.values():
+        # also those of marked tests of which none is selected
+        for run in map(self.run_of, self.contexts.suites.values()):
             try:
                 self._finish(run, session)
             except (OSError, MemoryError, RecursionError) as error:
@@ -399,7 +400,7 @@ class Recorder:
         if not self._has_run(run, session):
             return
         _release_cases(run.suite, session)
-        run.rerun = self._redact(rerun_options(self.contexts, run.suite, is_marked=bool(run.targets)))
+        run.rerun = self._redact(rerun_options(self.contexts.opened(run.suite), is_marked=bool(run.targets)))
         from pytest_packbench.analysis.conclusion import conclude, with_figures
 
         run.carry_over(partial(self._scored_unselected, run))
@@ -534,7 +535,7 @@ class Recorder:
             yield f"{answers} of an earlier session of this run: replaced, because a case or the suite has changed."
         judged = [result for result in run.results if result.score.counted]
         missing = sum(result.attempt.cassette_sha256 is None for result in judged)
-        if self.contexts.settings.mode == "record" and context is not None and context.is_recorded and missing:
+        if self.contexts.settings.mode == "record" and context.is_recorded and missing:
             # the target made no call that the run could see
             run.has_recorded_nothing = missing == len(judged)
             cases = "" if run.has_recorded_nothing else f" for {pluralize(missing, 'case')}"
@@ -579,7 +580,6 @@ class Recorder:
         """Return the metadata of a suite's run with its results so far."""
         contexts, suite = self.contexts, run.suite
         pack, context = run.pack, contexts.opened(suite)
-        backend, model = (context.backend, context.model) if context is not None and context.backend else (None, None)
         resumed = run.writer.prior
         started_at = resumed.run.started_at if resumed is not None and resumed.run is not None else ""
         return Run(
@@ -592,8 +592,8 @@ class Recorder:
             bundled=suite.bundled,
             mode=contexts.settings.mode,
             target=target_names(run.results) or join_sorted(run.targets) or contexts.target_name(suite),
-            backend=backend,
-            model=model,
+            backend=context.backend or None,
+            model=context.model if context.backend else None,
             started_at=started_at or format_timestamp(self.started_ns),
             finished_at=timestamp_now(),
             partial=partial_reason(
@@ -619,17 +619,17 @@ class Recorder:
             values["shard"] = str(settings.shard)
         if settings.trials > 1:
             values |= {"trials": settings.trials, "trials_rule": suite.config.trials_rule()}
-        if context is not None and context.live is not None:
+        if context.live is not None:
             client = context.live.primary
             temperature = settings.temperature if client is None else client.backend.temperature
             values |= {"temperature": temperature, "concurrency": settings.concurrency}
             values |= {name: cap for name, cap in zip(CAPS, settings.caps, strict=True) if cap is not None}
             values[SPENT] = sum_spending([*self._spent, contexts.clients.ledger.as_json()])
-        if context is not None and context.runs_program:
+        if context.runs_program:
             values[PROGRAM_RUNS] = True
         if not settings.record_prompts:
             values[RECORD_PROMPTS] = False
-        if context is not None and context.guards:
+        if context.guards:
             values["guards"] = [guard_name(guard) for guard in context.guards]
         return values
 

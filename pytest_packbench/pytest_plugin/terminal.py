@@ -79,7 +79,7 @@ class Terminal:
 
     def _opened(self) -> list[SuiteContext]:
         contexts = self._recorder.contexts
-        return [context for suite in contexts.suites.values() if (context := contexts.opened(suite)) is not None]
+        return list(map(contexts.opened, contexts.suites.values()))
 
     def _caps(self, *, shared: bool) -> str:
         models = [context.live for context in self._opened() if context.live is not None]
@@ -89,13 +89,13 @@ class Terminal:
     def _header(self, suite: Suite) -> list[str]:
         contexts = self._recorder.contexts
         mode, target, context = contexts.settings.mode, contexts.target_name(suite), contexts.opened(suite)
-        model = f", {context.backend} {context.model}".rstrip() if context is not None and context.backend else ""
-        names = ", ".join(map(guard_name, context.guards)) if context is not None else ""
+        model = f", {context.backend} {context.model}".rstrip() if context.backend else ""
+        names = ", ".join(map(guard_name, context.guards))
         guards = f", guards {names}" if names else ""
         lines = [f"{suite_line(suite, mode)}, target {target}{model}{guards}"]
         if contexts.resumed is not None:
             lines.append(contexts.resumed.header_line(suite.name))
-        if context is not None and context.caller.opaque and mode == "fixture":
+        if context.caller.opaque and mode == "fixture":
             is_run = context.runs_program
             what = "pipeline run; children are not walled in" if is_run else "pipeline not run: scoring only"
             lines.append(f"packbench: suite {suite.name}: {what}")
@@ -156,7 +156,7 @@ class Terminal:
             verb = "waits" if waiting == 1 else "wait"
             counted = f"{pluralize(waiting, 'recording')} {verb} for approval"
             # without them, it would replay with another target or other guards
-            options = [each for each in target_options(self._recorder.contexts, run.suite) if each[1]]
+            options = [each for each in target_options(self._recorder.contexts.opened(run.suite)) if each[1]]
             shown = "".join(f" --option={shlex.quote(f'--packbench-{name}={value}')}" for name, value in options)
             reporter.line(f"{counted}: packbench accept {run.suite.name}{shown}")
         folder = os.path.relpath(run.writer.folder, self._recorder.config.invocation_params.dir)

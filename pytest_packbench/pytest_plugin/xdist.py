@@ -185,7 +185,7 @@ class Controller:
                 recorder.select_control(suite.name, nodeid)
             elif path.is_relative_to(suite.path if is_stray else suite.cases_path):
                 case_ref = partial(uncollected_case_ref, recorder.contexts, suite, nodeid, file=file, name=name)
-                recorder.select(suite.name, nodeid, case_ref)
+                recorder.select(suite, nodeid, case_ref)
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> Any:

@@ -59,7 +59,7 @@ def test_a_suite_runs_the_target_of_a_hook(tmp_path: Path) -> None:
     prepared, echo_suite = contexts(target=lambda _: silent_target), suite(tmp_path)
     prepared.prepare(echo_suite)
     # in fixture mode nothing is opened before a case needs it
-    assert prepared.opened(echo_suite) is None
+    assert prepared.opened(echo_suite).target_name == ""
     context = prepared.context(echo_suite)
     assert (context.target_name, context.asks_model) == ("hook:silent_target", False)
     assert context.caller.target is silent_target
