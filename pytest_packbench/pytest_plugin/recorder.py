@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, TypeVar
 import pytest
 
 from pytest_packbench.cases.recordings import count_controls, shown_texts
-from pytest_packbench.cases.suites import Project, case_counts
+from pytest_packbench.cases.suites import case_counts
 from pytest_packbench.engine.conditions import guard_name
 from pytest_packbench.engine.offline import take_late
 from pytest_packbench.engine.recordings import discard_recording, recording_problem
@@ -37,7 +37,7 @@ from pytest_packbench.policy import compare_policy, open_base, policy_of
 from pytest_packbench.pytest_plugin.case_run import CaseRun, item_run, run_of, uncollected_case_ref
 from pytest_packbench.pytest_plugin.explain import rerun_options
 from pytest_packbench.pytest_plugin.json_report import document_of
-from pytest_packbench.pytest_plugin.settings import find_named, hook_files, settings_of_policy
+from pytest_packbench.pytest_plugin.settings import project_of
 from pytest_packbench.runs.folder import CONTROLS, JOURNAL, NO_BASELINE, REPORT, StoredRunError
 from pytest_packbench.runs.journal import read_worker_journals
 from pytest_packbench.runs.metadata import SPENT, join_sorted, partial_reason, sum_spending, target_names
@@ -48,6 +48,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from pytest_packbench.analysis.conclusion import Conclusion
+    from pytest_packbench.engine.contexts import SuiteContext
     from pytest_packbench.model.control import ControlResult, ControlTally, Outcome
     from pytest_packbench.model.metric import Panel
     from pytest_packbench.model.pack import Pack
@@ -125,9 +126,7 @@ class Recorder:
         self._has_spoiled = False
         self._redact: Callable[[str], str] = contexts.redactor.json
         settings = contexts.settings
-        self.project = Project(
-            settings.home, find_named(config)[0], settings=settings_of_policy(config), hooks=hook_files(config)
-        )
+        self.project = project_of(config)
         self.policy_base: PolicyBase | None = None
         if settings.policy_from and not config.option.collectonly:
             try:
@@ -605,26 +604,25 @@ class Recorder:
                 shard=contexts.settings.shard,
             ),
             versions=versions(),
-            settings=self._settings(suite),
+            settings=self._settings(context),
         )
 
-    def _settings(self, suite: Suite) -> dict[str, Any]:
+    def _settings(self, context: SuiteContext) -> dict[str, Any]:
         """Return the options that can change a result, and what the run spent."""
-        contexts = self.contexts
-        settings, context = contexts.settings, contexts.opened(suite)
+        settings = self.contexts.settings
         values: dict[str, Any] = {"gate": settings.gate}
-        if cluster := contexts.pack_of(suite).cluster:
+        if cluster := context.pack.cluster:
             values[CLUSTER_SETTING] = cluster
         if settings.shard is not None:
             values["shard"] = str(settings.shard)
         if settings.trials > 1:
-            values |= {"trials": settings.trials, "trials_rule": suite.config.trials_rule()}
+            values |= {"trials": settings.trials, "trials_rule": context.suite.config.trials_rule()}
         if context.live is not None:
             client = context.live.primary
             temperature = settings.temperature if client is None else client.backend.temperature
             values |= {"temperature": temperature, "concurrency": settings.concurrency}
             values |= {name: cap for name, cap in zip(CAPS, settings.caps, strict=True) if cap is not None}
-            values[SPENT] = sum_spending([*self._spent, contexts.clients.ledger.as_json()])
+            values[SPENT] = sum_spending([*self._spent, self.contexts.clients.ledger.as_json()])
         if context.runs_program:
             values[PROGRAM_RUNS] = True
         if not settings.record_prompts:

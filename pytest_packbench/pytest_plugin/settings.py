@@ -21,7 +21,13 @@ import pytest
 from pytest_packbench import plugin
 from pytest_packbench.cases.files import LINES_SUFFIX, SUFFIXES, file_stem, find_case
 from pytest_packbench.cases.recordings import count_controls, needs_gateway
-from pytest_packbench.cases.suites import describe_case_counts, named_suites, suite_names, unknown_suite_message
+from pytest_packbench.cases.suites import (
+    Project,
+    describe_case_counts,
+    named_suites,
+    suite_names,
+    unknown_suite_message,
+)
 from pytest_packbench.model.errors import pluralize
 from pytest_packbench.model.run import CAPS, MODES, RECORDED, STUB, Caps, RunOptions, Shard
 from pytest_packbench.model.score import FIXTURE
@@ -444,20 +450,19 @@ def read_settings(config: pytest.Config) -> Settings:
     )
 
 
-def settings_of_policy(config: pytest.Config) -> dict[str, Any]:
-    """Return the settings that decide what fails a run, from option, environment variable or ini key, as compared."""
+def project_of(config: pytest.Config) -> Project:
+    """Return the project, without packs: with the settings that decide what fails a run, as they are compared.
+
+    They come from option, environment variable or ini key.
+    """
     values = {name: setting_of(name, config.option, config.getini)[0] for name in DEFAULT_SETTINGS}
-    suites = suite_names(config.getini("packbench_suite") or ())
-    path = config.inipath
-    return policy_settings(values, suites, "" if path is None else os.path.relpath(path, rootdir_of(config)))
-
-
-def hook_files(config: pytest.Config) -> tuple[str, ...]:
-    """Return the files with the hooks that decide what is tested, for `Project`."""
+    suites, path = suite_names(config.getini("packbench_suite") or ()), config.inipath
+    settings = policy_settings(values, suites, "" if path is None else os.path.relpath(path, rootdir_of(config)))
     callers = (getattr(config.hook, f"pytest_packbench_{name}") for name in HOOKS)
     functions = (implementation.function for caller in callers for implementation in caller.get_hookimpls())
     codes = (getattr(inspect.unwrap(function), "__code__", None) for function in functions)
-    return tuple(sorted({code.co_filename for code in codes if code is not None}))
+    hooks = tuple(sorted({code.co_filename for code in codes if code is not None}))
+    return Project(home_of(config), find_named(config)[0], settings=settings, hooks=hooks)
 
 
 def check_cases_exist(selection: Selection) -> None:
