@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import time
 from collections import Counter
+from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING
 
 import pytest
 
@@ -60,7 +61,6 @@ if TYPE_CHECKING:
     from pytest_packbench.runs.journal import Entry
     from pytest_packbench.runs.stored import BaselineLookup
 
-_Value = TypeVar("_Value")
 _BASE_URLS = "OPENAI_BASE_URL, ANTHROPIC_BASE_URL, OLLAMA_HOST or GOOGLE_GEMINI_BASE_URL"
 
 
@@ -414,9 +414,10 @@ class Recorder:
             self._earlier(run, metadata),
             scope="shard" if settings.shard is not None else "part" if is_part else "whole",
         )
-        add_figures = partial(with_figures, conclusion, pack, lambda: run.results, self._redact)
+        with self._calling_pack(run, "figures"):
+            conclusion = with_figures(conclusion, pack, lambda: run.results, self._redact)
         run.conclusion = replace(
-            self._of_pack(run, "figures", add_figures, conclusion),
+            conclusion,
             controls=run.controls,
             policy=self._policy(run, metadata),
             stored_policy=self.contexts.redactor.json(policy_of(run.suite, pack, self.project)),
@@ -473,19 +474,20 @@ class Recorder:
         place = Place(root_link(root, run.writer.folder), run.rerun)
         texts = shown_texts(run.suite, pack, root, conclusion.run, is_checked=False)
         sources = CaseSources(*texts, redact=self._redact, place=place, can_accept=can_accept(pack, config))
-        no_panels: tuple[Panel, ...] = ()
-        panels = self._of_pack(run, "panels", lambda: panels_of(pack, run.results, conclusion.figures), no_panels)
+        panels: tuple[Panel, ...] = ()
+        with self._calling_pack(run, "panels"):
+            panels = panels_of(pack, run.results, conclusion.figures)
         page = page_of_run(conclusion, lambda: run.results, sources, folder=run.writer.folder, panels=panels)
         write_pages(run.writer, page, place, self._redact)
 
-    def _of_pack(self, run: SuiteRun, method: str, call: Callable[[], _Value], default: _Value) -> _Value:
-        """Return what code of the suite's pack returns; where it raises, a default, with a problem of the run."""
+    @contextmanager
+    def _calling_pack(self, run: SuiteRun, method: str) -> Iterator[None]:
+        """Call code of the suite's pack; that it raises is a problem of the run."""
         try:
-            return call()
+            yield
         except Exception as error:  # noqa: BLE001 - packs are the user's code
             problem = f"the pack {run.suite.config.pack} raised in {method}: {describe_error(error)}"
             run.problems.append(self.contexts.redactor.text(problem))
-            return default
 
     def _complete(self, run: SuiteRun, *, interrupted: bool) -> None:
         """Complete the cases that have no result of their own: with their known trials, and why the others are not."""
@@ -541,8 +543,11 @@ class Recorder:
             own = f"have its client read {_BASE_URLS}, " if context.serves_gateway else ""
             advice = f"call models through context.llm, {own}or mark the target with without_model if it calls none"
             yield f"Nothing was recorded{cases}: the target called no model through packbench; {advice}."
-        remarks = partial(run.pack.remarks, run.suite.config, [result.case.test_id for result in run.results])
-        yield from self._of_pack(run, "remarks", lambda: [*map(self._redact, remarks())], list[str]())
+        remarks: list[str] = []
+        with self._calling_pack(run, "remarks"):
+            ids = [result.case.test_id for result in run.results]
+            remarks = list(map(self._redact, run.pack.remarks(run.suite.config, ids)))
+        yield from remarks
 
     def _has_run(self, run: SuiteRun, session: pytest.Session) -> bool:
         """Whether the suite was run; notes why it was not, where it was requested by name."""
