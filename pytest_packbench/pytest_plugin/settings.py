@@ -280,12 +280,12 @@ def show_suites(config: pytest.Config) -> int:
 
 
 def _given(config: pytest.Config, name: str) -> tuple[Any, str]:
-    """Return a setting with its source; of an option without a value, its default."""
+    """Return a setting with its source."""
     value, source = setting_of(name, config.option, config.getini)
     if not value and source.startswith("--") and name in _NEEDED:
         # as of an unset variable
         raise pytest.UsageError(f"{source}: got no value; expected {_NEEDED[name]}")
-    return (BY_NAME[name].default if value == "" else value), source
+    return value, source
 
 
 def _plain(config: pytest.Config, name: str) -> Any:
@@ -295,7 +295,10 @@ def _plain(config: pytest.Config, name: str) -> Any:
     if words is not None:
         _check_word(value, source, words)
         return words[value]
-    return _number(value, source, *_NUMBERS[name]) if name in _NUMBERS else str(value)
+    if name not in _NUMBERS:
+        return str(value)
+    # an option without a value is not set
+    return _number(value or BY_NAME[name].default, source, *_NUMBERS[name])
 
 
 def _check_word(value: Any, source: str, words: Iterable[str]) -> None:
