@@ -136,6 +136,7 @@ class Recorder:
         self.runs: dict[str, SuiteRun] = {}
         for suite in contexts.suites.values():
             self.run_of(suite)
+        self._check_resumed()
 
     def run_of(self, suite: Suite) -> SuiteRun:
         """Return the run of a suite, which is added if there is none: that of a marked test becomes known late."""
@@ -285,8 +286,8 @@ class Recorder:
             self.contexts.stop_unstored(run.problems[-1])
         return is_kept
 
-    def check_resumed(self) -> None:
-        """Check that the resumed run is unchanged, and load its journal.
+    def _check_resumed(self) -> None:
+        """Check that the resumed run is unchanged.
 
         Raises:
             pytest.UsageError: something changed; one line names it.

@@ -70,16 +70,16 @@ def register(config: pytest.Config, *, collecting: bool = False) -> None:
         keeper: Worker | Recorder = Worker(contexts)
     else:
         keeper = Recorder(contexts)
-        _register_reporting(keeper)
     _add(config, keeper)
     contexts.keep = keeper.keep
     if contexts.prefetcher is not None:
         contexts.prefetcher.on_ended = keeper.keep
+    if isinstance(keeper, Recorder):
+        _register_reporting(keeper)
 
 
 def _register_reporting(recorder: Recorder) -> None:
     """Register what shows results, in the controller of xdist or the only process."""
-    recorder.check_resumed()
     config, contexts, errors = recorder.config, recorder.contexts, ErrorGroups()
     _add(config, errors, Terminal(recorder, errors), Termination())
     if os.environ.get("GITHUB_STEP_SUMMARY") or os.environ.get("GITHUB_ACTIONS") == "true":
