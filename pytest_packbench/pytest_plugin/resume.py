@@ -21,17 +21,23 @@ if TYPE_CHECKING:
 OPTION = "--packbench-resume"
 
 
-def resumed_run(contexts: SessionSuites) -> ResumedRun:
-    """Find and read the run to resume.
+def resume(contexts: SessionSuites, *, collecting: bool) -> None:
+    """Find and read the run to resume, which no other session resumes until the end of this one.
+
+    Args:
+        contexts: the suites of the session, which gets the run.
+        collecting: whether collection has started, so that cases come from marked tests only.
 
     Raises:
         pytest.UsageError: the run does not exist, or it can't be read.
     """
-    settings = contexts.settings
+    if collecting:
+        raise pytest.UsageError(f"{OPTION}: tests marked with packbench_cases can't be resumed; run them without it")
+    config, settings = contexts.config, contexts.settings
     # a worker of xdist must not look for the latest run itself
-    from_controller = getattr(contexts.config, "workerinput", {}).get(OPTION, "")
+    from_controller = getattr(config, "workerinput", {}).get(OPTION, "")
     try:
-        return find_resumed(
+        resumed = find_resumed(
             from_controller or settings.resume,
             settings.output,
             contexts.suites,
@@ -42,6 +48,8 @@ def resumed_run(contexts: SessionSuites) -> ResumedRun:
         )
     except ResumeError as error:
         raise _usage_error(error) from None
+    config.add_cleanup(resumed.release)
+    contexts.run_id, contexts.resumed = resumed.run_id, resumed
 
 
 def check_resumed(resumed: ResumedRun, suite: Suite, now: Run) -> None:

@@ -63,7 +63,9 @@ def register(config: pytest.Config, *, collecting: bool = False) -> None:
     if not collecting:
         _start_prefetcher(contexts)
     if contexts.settings.resume:
-        _resume(contexts, collecting=collecting)
+        from pytest_packbench.pytest_plugin.resume import resume
+
+        resume(contexts, collecting=collecting)
     if hasattr(config, "workerinput"):
         from pytest_packbench.pytest_plugin.xdist import Worker
 
@@ -109,18 +111,6 @@ def _check_no_plan(config: pytest.Config) -> None:
             raise pytest.UsageError(
                 f"--setup-{name}: benchmark cases have no fixtures to set up; use --collect-only, or select no suite"
             )
-
-
-def _resume(contexts: SessionSuites, *, collecting: bool) -> None:
-    if collecting:
-        raise pytest.UsageError(
-            "--packbench-resume: tests marked with packbench_cases can't be resumed; run them without it"
-        )
-    from pytest_packbench.pytest_plugin.resume import resumed_run
-
-    resumed = resumed_run(contexts)
-    contexts.config.add_cleanup(resumed.release)
-    contexts.run_id, contexts.resumed = resumed.run_id, resumed
 
 
 def _run_id(config: pytest.Config) -> str:
