@@ -20,11 +20,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Container
 
     from pytest_packbench.engine.serving import Serving
-    from pytest_packbench.model.result import Result
-    from pytest_packbench.pytest_plugin.prefetch import Prefetcher
     from pytest_packbench.pytest_plugin.settings import Selection
     from pytest_packbench.pytest_plugin.suites import SessionSuites
-    from pytest_packbench.runs.resume import ResumedRun
 
 DEFAULT_ROOT = "storage/benchmarks"
 _PACKAGE = os.path.dirname(os.path.abspath(__file__))  # noqa: PTH100, PTH120 - a Path takes 0.1 ms, in every run
@@ -34,11 +31,6 @@ SUITES = Path(_FOLDERS[not os.path.isdir(_FOLDERS[0])])  # noqa: PTH112 - as abo
 CONTEXTS: pytest.StashKey[SessionSuites] = pytest.StashKey()
 SERVING: pytest.StashKey[Serving] = pytest.StashKey()
 """The gateway of this process; without it, it must not serve."""
-PREFETCHER: pytest.StashKey[Prefetcher] = pytest.StashKey()
-RUN_ID = pytest.StashKey[str]()
-RESUMED: pytest.StashKey[ResumedRun] = pytest.StashKey()
-KEEP: pytest.StashKey[Callable[[Result], object]] = pytest.StashKey()
-"""Stores a result at once, before pytest reports its item."""
 RESULTS_ATTRIBUTE = "packbench_entries"
 JOURNALED_ATTRIBUTE = "packbench_journaled"
 """The attribute of a worker's report whose results are in the worker's journal."""
@@ -167,6 +159,7 @@ SETTINGS = (
         "Refuse an attempt more model calls than this; the default is 100 in live and record mode. Embeddings are not "
         "counted.",
         "N",
+        default="100",
     ),
     Setting(
         "case_timeout",

@@ -204,20 +204,29 @@ def conclude(
     )
 
 
-def with_figures(conclusion: Conclusion, pack: Pack, results: Callable[[], Iterable[Result]]) -> Conclusion:
+def with_figures(
+    conclusion: Conclusion,
+    pack: Pack,
+    results: Callable[[], Iterable[Result]],
+    redact: Callable[[str], str] = str,
+) -> Conclusion:
     """Return a conclusion with the figures of its pack, and those of what changed since the baseline.
 
     Args:
         conclusion: what the run came to.
         pack: its pack.
         results: returns one for each attempt, with records and payloads.
+        redact: replaces secrets in the texts of figures.
 
     Raises:
         Exception: the pack raises it, or `results`. Files of the baseline that can't be read are a warning.
     """
     from pytest_packbench.model.pack import figures_of, paired_figures_of
 
-    conclusion, outcome = replace(conclusion, figures=figures_of(pack, results())), conclusion.baseline
+    def shown(figures: Iterable[Figure]) -> list[Figure]:
+        return [figure.with_texts(redact) for figure in figures]
+
+    conclusion, outcome = replace(conclusion, figures=shown(figures_of(pack, results()))), conclusion.baseline
     if outcome is None or outcome.compared is None or outcome.stored is None:
         return conclusion
     from pytest_packbench.runs.folder import StoredRunError
@@ -225,7 +234,7 @@ def with_figures(conclusion: Conclusion, pack: Pack, results: Callable[[], Itera
     try:
         steps = zip_longest(outcome.stored.complete_results(), results())
         in_turn = ((each, bool(later)) for step in steps for later, each in enumerate(step) if each is not None)
-        return replace(conclusion, paired_figures=paired_figures_of(pack, in_turn))
+        return replace(conclusion, paired_figures=shown(paired_figures_of(pack, in_turn)))
     except (StoredRunError, OSError) as error:
         warning = "; ".join(filter(None, (outcome.warning, f"figures not compared: {error}")))
         return replace(conclusion, baseline=outcome._replace(warning=warning))

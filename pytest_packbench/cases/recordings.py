@@ -47,6 +47,7 @@ from pytest_packbench.model.errors import (
     unreadable,
 )
 from pytest_packbench.model.pack import Pack
+from pytest_packbench.model.run import RECORD_PROMPTS
 from pytest_packbench.model.strict_json import escape_unprintable, has_control_characters
 from pytest_packbench.model.suite import CONTROLS, FIXTURES, PENDING, Suite
 
@@ -56,7 +57,7 @@ if TYPE_CHECKING:
     from pytest_packbench.model.cassette import Cassette
     from pytest_packbench.model.control import Control
     from pytest_packbench.model.result import Result
-    from pytest_packbench.model.run import Shard
+    from pytest_packbench.model.run import Run, Shard
 
 
 _ID = re.compile(CASE_ID)
@@ -167,6 +168,20 @@ def source_texts(suite: Suite, root: Path, *, is_checked: bool = True) -> Source
         return f"the {' and the '.join(changed)} changed after this run" if changed else ""
 
     return SourceTexts(case_text, exchanges_text, remark)
+
+
+def shown_texts(suite: Suite, pack: Pack, root: Path, run: Run, *, is_checked: bool = True) -> SourceTexts:
+    """Return what reads the texts of a suite's cases without inputs and prompts that must not be shown.
+
+    Args:
+        suite: the suite.
+        pack: its pack, which can exclude cases (`keeps_prompts`).
+        root: as in `source_texts`, like the last one.
+        run: the run, which may keep no prompts at all (`packbench_record_prompts`).
+        is_checked: as there.
+    """
+    texts = source_texts(suite, root, is_checked=is_checked)
+    return hide_prompts(texts, pack, are_kept=run.settings.get(RECORD_PROMPTS) is not False)
 
 
 def hide_prompts(texts: SourceTexts, pack: Pack, *, are_kept: bool) -> SourceTexts:

@@ -9,21 +9,22 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from pytest_packbench.analysis.conclusion import Conclusion, conclude, run_verdict, with_figures
+from pytest_packbench.analysis.conclusion import conclude, run_verdict, with_figures
 from pytest_packbench.cases.files import CaseIndex, CaseLocation, case_file_sha256, suite_locations
 from pytest_packbench.cases.recordings import find_controls, find_recording, load_control
 from pytest_packbench.cli import FAILED, FINE, UsageError
-from pytest_packbench.commands.open import pages_html, project_page
+from pytest_packbench.commands.open import project_page
 from pytest_packbench.commands.paths import add_shared, code_of, say, suite_and_pack
 from pytest_packbench.engine.result_builder import read_case_ref, unscored_result
 from pytest_packbench.model.control import ControlResult, ControlTally, tally_of
 from pytest_packbench.model.errors import CassetteError, ControlError, pluralize
+from pytest_packbench.model.redaction import Redactor
 from pytest_packbench.model.result import Attempt, Result
 from pytest_packbench.model.score import FIXTURE
-from pytest_packbench.reports.diff import diff_markdown
 from pytest_packbench.reports.document import run_document
-from pytest_packbench.reports.story import control_lines, summary_lines, summary_markdown
-from pytest_packbench.runs.folder import DIFF, PAGE, SUMMARY, find_run_folder, find_run_source, new_run_id
+from pytest_packbench.reports.page import write_pages
+from pytest_packbench.reports.story import NOWHERE, control_lines, summary_lines
+from pytest_packbench.runs.folder import PAGE, find_run_folder, find_run_source, new_run_id
 from pytest_packbench.runs.merge import Merge
 from pytest_packbench.runs.reading import open_run
 from pytest_packbench.runs.stored import BaselineLookup
@@ -87,11 +88,9 @@ def run(arguments: argparse.Namespace) -> int:
             # what is missing is known once all is read
             run = replace(merged, partial=merge.partial())
             conclusion = replace(conclusion, run=run, controls=_controls(merge, suite))
-            writer.write_controls(() if conclusion.controls is None else conclusion.controls.results)
-            _write_summary(writer, conclusion)
             of, path, folder = (suite, pack), writer.folder / PAGE, writer.folder
             page = project_page(conclusion, again, of, path, arguments, folder=folder, options=merge.rerun)
-            writer.write_page(PAGE, pages_html([page], merged.suite))
+            write_pages(writer, page, NOWHERE, Redactor(os.environ).json)
             writer.complete(run_document(conclusion, merge.rerun))
     except OSError as error:
         raise UsageError(f"the merged run can't be written to {writer.folder.parent}: {error}") from None
@@ -153,13 +152,6 @@ def _is_same(result: ControlResult, found: CaseLocation | None) -> bool:
         # one that was broken or did not run may have a line without it
         return True
     return (result.case, result.expected.as_json()) == (control.case, control.expected.as_json())
-
-
-def _write_summary(writer: RunWriter, conclusion: Conclusion) -> None:
-    writer.write_page(SUMMARY, summary_markdown(conclusion))
-    outcome = conclusion.baseline
-    if outcome is not None and outcome.compared is not None:
-        writer.write_page(DIFF, diff_markdown(outcome.compared, outcome.met, figures=conclusion.paired_figures))
 
 
 def _absent(run: Run, suite: Suite, pack: Pack, index: CaseIndex, case_id: str) -> Result:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from pytest_packbench.analysis.changes import BaselineOutcome
 from pytest_packbench.analysis.conclusion import Conclusion, conclude
-from pytest_packbench.cases.recordings import hide_prompts, source_texts
+from pytest_packbench.cases.recordings import shown_texts
 from pytest_packbench.cli import FINE, UsageError, warn
 from pytest_packbench.commands.paths import (
     add_shared,
@@ -26,7 +26,6 @@ from pytest_packbench.commands.paths import (
 from pytest_packbench.model.errors import single_spaced
 from pytest_packbench.model.pack import Pack, can_accept, panels_of
 from pytest_packbench.model.redaction import Redactor
-from pytest_packbench.model.run import RECORD_PROMPTS, Run
 from pytest_packbench.reports.page import RunPage, page_html, page_of_run
 from pytest_packbench.reports.page.case_data import NO_SOURCES, root_link
 from pytest_packbench.reports.story import Place
@@ -41,6 +40,7 @@ if TYPE_CHECKING:
     from pytest_packbench.model.header import StatedComparison
     from pytest_packbench.model.metric import Panel
     from pytest_packbench.model.result import Result
+    from pytest_packbench.model.run import Run
     from pytest_packbench.model.suite import Suite
 
 _DISPLAYS = ("DISPLAY", "WAYLAND_DISPLAY", "BROWSER")
@@ -191,8 +191,7 @@ def project_page(
     sources = NO_SOURCES._replace(redact=Redactor(os.environ).json, place=place)
     if project is not None:
         suite, pack = project
-        are_kept = conclusion.run.settings.get(RECORD_PROMPTS) is not False
-        texts = hide_prompts(source_texts(suite, rootdir), pack, are_kept=are_kept)
+        texts = shown_texts(suite, pack, rootdir, conclusion.run)
         sources = sources._replace(can_accept=can_accept(pack, suite.config), **texts._asdict())
         try:
             with code_of(pack, "panels"):

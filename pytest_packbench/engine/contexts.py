@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 from pytest_packbench.engine.clients import Clients
 from pytest_packbench.engine.conditions import REFERENCE, Part, guard_name, judges_of, parts_of
 from pytest_packbench.engine.external_io import TargetError
-from pytest_packbench.engine.offline import take_late
 from pytest_packbench.engine.targets import TargetCaller, as_target, find_target, import_object
 from pytest_packbench.model.errors import describe_error
 from pytest_packbench.model.redaction import Redactor, secrets_of_target, secrets_of_url
@@ -101,28 +100,14 @@ class SuiteContext:
         return cls(suite=suite, pack=pack, caller=TargetCaller(_never_called), target_name=target_name, **fields)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class UserHooks:
-    """The user's hooks, each called when it is needed.
-
-    Attributes:
-        target: returns a suite's target; None where it has none. May raise `TargetError`.
-        guards: returns a suite's guards beside the selected ones, in order.
-        judges: returns judges by name.
-    """
-
-    target: Callable[[Suite], object] = lambda _: None
-    guards: Callable[[Suite], Iterable[Any]] = lambda _: ()
-    judges: Callable[[], Mapping[str, Any]] = dict
-
-
 class SuiteContexts:
     """The suites of a run and their contexts; targets are imported when they are first needed.
+
+    A session has the hooks of its user in a subclass.
 
     Args:
         options: how attempts are made.
         packs: all packs by name.
-        hooks: the user's hooks.
         secrets: secret values that neither the environment nor the options contain.
         secret_names: names of further variables with secrets, separated by commas.
         serving: the gateway of this process; None where it does not serve.
@@ -138,7 +123,6 @@ class SuiteContexts:
         self,
         options: RunOptions,
         packs: Mapping[str, Pack],
-        hooks: UserHooks,
         secrets: Iterable[str] = (),
         *,
         secret_names: str = "",
@@ -153,9 +137,20 @@ class SuiteContexts:
         self.clients = Clients(options, self.redactor, serves_gateway=serving is not None)
         self.serving = serving
         self._serve_late = serve_late
-        self._hooks = hooks
         self._packs: dict[str, Pack] = {}
         self._opened: dict[tuple[str, bool], SuiteContext] = {}
+
+    def hooked_target(self, suite: Suite) -> object:  # noqa: ARG002 - for sessions
+        """Return a suite's target from the user's hooks; None where they have none."""
+        return None
+
+    def hooked_guards(self, suite: Suite) -> Iterable[Any]:  # noqa: ARG002 - for sessions
+        """Return a suite's guards from the user's hooks, in order."""
+        return ()
+
+    def hooked_judges(self) -> Mapping[str, Any]:
+        """Return the judges of the user's hooks by name."""
+        return {}
 
     def add(self, suite: Suite) -> None:
         """Add a suite.
@@ -208,7 +203,7 @@ class SuiteContexts:
 
     def context(self, suite: Suite) -> SuiteContext:
         """Return a suite's context; opened at the first call, which raises as `open` does."""
-        return self.opened(suite) or self.open(suite)
+        return self._opened.get((suite.name, False)) or self.open(suite)
 
     def open(self, suite: Suite) -> SuiteContext:
         """Create a suite's context: find its target, open its backends, create its guards.
@@ -245,7 +240,7 @@ class SuiteContexts:
     def _open(
         self, suite: Suite, caller: TargetCaller, name: str, *, of_pack: bool = False, **fields: Any
     ) -> SuiteContext:
-        pack, judges = self.pack_of(suite), self._hooks.judges()
+        pack, judges = self.pack_of(suite), self.hooked_judges()
         self._opened[suite.name, of_pack] = context = SuiteContext(
             suite=suite,
             pack=pack,
@@ -285,9 +280,11 @@ class SuiteContexts:
         roles = frozenset(pack.roles(suite.config))
         return self._open(suite, TargetCaller(reference), REFERENCE, of_pack=True, roles=roles)
 
-    def opened(self, suite: Suite) -> SuiteContext | None:
-        """Return a suite's context if it was opened; None otherwise."""
-        return self._opened.get((suite.name, False))
+    def opened(self, suite: Suite) -> SuiteContext:
+        """Return a suite's context; before it is opened, one without a name of the target, models and guards."""
+        fields = {"options": self.options, "redactor": self.redactor}
+        opened = self._opened.get((suite.name, False))
+        return opened or SuiteContext.of_results(suite, self.pack_of(suite), "", **fields)
 
     def target_name(self, suite: Suite) -> str:
         """Return the name of a suite's target; why it is unknown where the target can't be found."""
@@ -296,34 +293,29 @@ class SuiteContexts:
         except TargetError as error:
             return f"unknown ({self.redactor.text(str(error))})"
 
-    def expected_calls(self, cases: Iterable[CaseRef], attempts_made: Callable[[CaseRef], int]) -> ExpectedCalls:
+    def expected_calls(self, cases: Iterable[tuple[CaseRef, int]]) -> ExpectedCalls:
         """Estimate the number of model calls: as many as recorded, else at least one per attempt.
 
         Args:
-            cases: the selected cases; those that will not be run are ignored.
-            attempts_made: returns the number of earlier attempts at a case, in a resumed run.
+            cases: the selected cases, each with its number of earlier attempts, in a resumed run; those that will not
+                be run are ignored.
         """
         from pytest_packbench.engine.recordings import recorded_calls
 
         trials = self.options.trials
         cases_due = external = recorded = unrecorded = 0
-        for case in cases:
-            due = trials - attempts_made(case)
+        for case, made in cases:
+            due = trials - made
             if case.loaded is None or case.loaded.case.notes.skip is not None or due <= 0:
                 continue
             cases_due += 1
-            context = self.opened(case.suite)
-            if context is not None and not context.is_recorded:
+            if not self.context(case.suite).is_recorded:
                 external += due
             elif (calls := recorded_calls(case.suite, case.case.case_id)) is None:
                 unrecorded += due
             else:
                 recorded += due * calls
         return ExpectedCalls(cases_due, trials, recorded, unrecorded, external)
-
-    def take_late(self, suite: Suite) -> list[tuple[str, str]]:
-        """Return what a suite's cases left running did after their end, as case id and message, and forget it."""
-        return take_late(suite)
 
     def closers(self) -> list[Callable[[], Coroutine[Any, Any, None]]]:
         """Return the functions that close targets and backends, to be run on the event loop that used them."""
@@ -355,7 +347,7 @@ class SuiteContexts:
         adapt = self.pack_of(suite).adapt_target
         if self.options.target:
             return find_target(self.options.target, self.options, self.redactor, adapt)
-        from_hook = self._hooks.target(suite)
+        from_hook = self.hooked_target(suite)
         if from_hook is not None:
             name = f"hook:{getattr(from_hook, '__qualname__', None) or type(from_hook).__qualname__}"
             return as_target(from_hook, name, adapt), name
@@ -389,7 +381,7 @@ class SuiteContexts:
         names = self.options.guards if self.options.guards is not None else suite.config.guards
         pack_guards = pack.guards()
         selected = [_guard(name, pack_guards, suite) for name in names if name != "none"]
-        return (*selected, *self._hooks.guards(suite))
+        return (*selected, *self.hooked_guards(suite))
 
 
 def shown_path(path: Path, root: Path) -> str:

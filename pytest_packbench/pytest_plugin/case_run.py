@@ -33,7 +33,7 @@ from pytest_packbench.model.record import EvalRecord
 from pytest_packbench.model.result import Result, result_sent
 from pytest_packbench.model.run import TEST_TARGET_PREFIX
 from pytest_packbench.model.score import is_broken, judged, reported
-from pytest_packbench.plugin import CONTEXTS, KEEP, PREFETCHER, RESULTS_ATTRIBUTE, RESUMED, RUN_ID, rootdir_of
+from pytest_packbench.plugin import CONTEXTS, RESULTS_ATTRIBUTE, rootdir_of
 from pytest_packbench.pytest_plugin.explain import (
     explain_error,
     explain_failure,
@@ -315,8 +315,7 @@ class CaseRun(ItemRun):
         return None if skip is None else not_run_trial(case_ref, "skip", f"quarantined (skip): {skip}")
 
     def _attempt(self, case_ref: CaseRef) -> list[Trial]:
-        config = self.item.config
-        contexts = config.stash[CONTEXTS]
+        contexts = self.contexts
         earlier = self.earlier()
         trials = {
             number: carried_over_trial(entry, case_ref)
@@ -334,20 +333,18 @@ class CaseRun(ItemRun):
             raise ValueError("an unreadable case is not attempted")
         for number in earlier.keys() - trials.keys():
             ended = settle_stored(context, self.loaded, earlier[number])
-            trials[number] = kept_trial(config, case_ref, ended, context)
-        prefetcher = config.stash.get(PREFETCHER, None)
-        if prefetcher is not None:
-            return prefetcher.wait_for_trials(self, trials)
+            trials[number] = kept_trial(self.item.config, case_ref, ended, context)
+        if contexts.prefetcher is not None:
+            return contexts.prefetcher.wait_for_trials(self, trials)
         if not trials:
-            trials[0] = kept_trial(config, case_ref, attempt(context, self.loaded), context)
+            trials[0] = kept_trial(self.item.config, case_ref, attempt(context, self.loaded), context)
         return list(trials.values())
 
     def earlier(self) -> dict[int, Entry]:
         """Return what the run that is resumed has of the case by trial, in order: results, and those not scored yet."""
-        resumed = self.item.config.stash.get(RESUMED, None)
-        if resumed is None or self.problem or self.loaded is None:
+        if self.problem or self.loaded is None:
             return {}
-        return dict(sorted(resumed.kept(self.suite, self.name, self.loaded.sha256).items()))
+        return dict(sorted(self.contexts.kept(self.suite, self.name, self.loaded.sha256).items()))
 
     def call_record_hooks(self, case_ref: CaseRef, trial: Trial) -> Trial:
         """Call `pytest_packbench_record` with a trial's record; the trial is an error if a hook raises."""
@@ -444,7 +441,7 @@ class CaseRun(ItemRun):
         """Return how long the attempts took."""
         attempt_s = sum(result.attempt.duration_ms for result in self.results) / 1000
         # with prefetching the setup only waited: the attempts ran in parallel to other cases
-        return attempt_s if self.results and PREFETCHER in self.item.config.stash else max(attempt_s, setup_s)
+        return attempt_s if self.results and self.contexts.prefetcher is not None else max(attempt_s, setup_s)
 
     @property
     def _mode(self) -> str:
@@ -570,8 +567,9 @@ def _result_sent(line: Any) -> Any:
 
 def kept_trial(config: pytest.Config, case_ref: CaseRef, made: AttemptState, context: SuiteContext) -> Trial:
     """Return the trial of an attempt that was made, whose result is stored at once."""
-    trial = build_trial(case_ref, made, context, config.stash[RUN_ID])
-    config.stash[KEEP](trial.result)
+    contexts = config.stash[CONTEXTS]
+    trial = build_trial(case_ref, made, context, contexts.run_id)
+    contexts.keep(trial.result)
     return trial
 
 

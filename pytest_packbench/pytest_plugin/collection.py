@@ -275,7 +275,6 @@ class Collector:
 
     Attributes:
         by_file: whether an argument names a file of cases.
-        collected: the number of cases by suite.
         finished: whether collection has finished.
     """
 
@@ -298,7 +297,6 @@ class Collector:
             if contexts.settings.mode == FIXTURE and os.path.lexists(suite.controls_path)
         }
         self._folders: set[str] = set()
-        self.collected: dict[str, int] = dict.fromkeys(contexts.suites, 0)
         self.finished = False
 
     def may_be_in_shard(self, name: str) -> bool:
@@ -403,7 +401,7 @@ class Collector:
     def pytest_itemcollected(self, item: pytest.Item) -> None:
         """Count the collected cases, before any is deselected."""
         if (run := file_run(item)) is not None:
-            self.collected[run.suite.name] += 1
+            self._contexts.collected[run.suite.name] += 1
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:

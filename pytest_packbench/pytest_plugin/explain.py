@@ -40,8 +40,6 @@ if TYPE_CHECKING:
     from pytest_packbench.model.pack import Comparison
     from pytest_packbench.model.suite import Suite
     from pytest_packbench.pytest_plugin.case_run import CaseRun
-    from pytest_packbench.pytest_plugin.settings import Settings
-    from pytest_packbench.pytest_plugin.suites import SessionSuites
 
 RERUN = "re-run:"
 """What the line with the command that runs a case again begins with."""
@@ -150,25 +148,24 @@ def explain_error(run: CaseRun, trial: Trial) -> str:
 
 def rerun_command(run: CaseRun) -> str:
     """Return the command that runs only this case, from the folder of this pytest call and with its options."""
-    options = rerun_options(run.contexts, run.suite, is_marked=bool(run.test_function))
+    options = rerun_options(run.contexts.opened(run.suite), is_marked=bool(run.test_function))
     return f"pytest {quoted(_argument(run))}{' ' if options else ''}{options}"
 
 
-def rerun_options(contexts: SessionSuites, suite: Suite, *, is_marked: bool) -> str:
+def rerun_options(context: SuiteContext, *, is_marked: bool) -> str:
     """Return the options of the command that runs a case again, quoted for a shell.
 
     Args:
-        contexts: the suites of the session.
-        suite: the suite of the case.
+        context: that of the suite of the case.
         is_marked: whether a marked test runs it, which makes its own calls: of the options, only the mode matters.
     """
-    options = _options(contexts, suite)
+    options = _options(context)
     return pytest_options(options[:1] if is_marked else options)
 
 
 def _input_of(run: CaseRun) -> str:
     context = run.contexts.opened(run.suite)
-    if context is None:
+    if not context.target_name:
         return ""
     try:
         return shown_input(run.case_ref(), context)
@@ -222,32 +219,32 @@ def path_argument(config: pytest.Config, path: Path, suite: Suite) -> str:
     return str(path) if relative.startswith(os.pardir) and suite.bundled else relative
 
 
-def _options(contexts: SessionSuites, suite: Suite) -> tuple[tuple[str, str], ...]:
-    settings = contexts.settings
-    target, guards = target_options(contexts, suite)
+def _options(context: SuiteContext) -> tuple[tuple[str, str], ...]:
+    settings = context.options
+    target, guards = target_options(context)
     return (
         ("mode", "" if settings.mode == "fixture" else settings.mode),
         target,
         ("backend", settings.backend),
         ("model", settings.model),
-        ("base-url", _base_url(contexts.opened(suite), settings)),
+        ("base-url", _base_url(context)),
         guards,
         ("trials", str(settings.trials) if settings.trials > 1 else ""),
     )
 
 
-def target_options(contexts: SessionSuites, suite: Suite) -> tuple[tuple[str, str], tuple[str, str]]:
+def target_options(context: SuiteContext) -> tuple[tuple[str, str], tuple[str, str]]:
     """Return the options, by name, for the same target and the same guards; each value is empty where none is set."""
-    settings, context = contexts.settings, contexts.opened(suite)
+    settings = context.options
     # as in records: a URL or a command may contain a secret
-    target = context.target_name if settings.target and context is not None else settings.target
+    target = settings.target and (context.target_name or settings.target)
     guards = "none" if settings.guards == () else ",".join(settings.guards or ())
     return ("target", target), ("guard", guards)
 
 
-def _base_url(context: SuiteContext | None, settings: Settings) -> str:
+def _base_url(context: SuiteContext) -> str:
     """Return the URL of the model's server if a backend uses it: only then it is known to contain no password."""
-    live = context.live if context is not None else None
+    live, settings = context.live, context.options
     if live is None:
         return ""
     has_judge = any(client.backend.name == settings.backend for client in live.by_role.values())

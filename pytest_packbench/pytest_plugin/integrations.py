@@ -193,6 +193,7 @@ class GitHub:
 
     def _judged(self) -> Iterator[FinishedRun]:
         from pytest_packbench.reports.github import FinishedRun, blob_root
+        from pytest_packbench.reports.story import Place
 
         root = blob_root(self._environ, rootdir_of(self._recorder.config), self._workspace)
         for run in self._recorder.runs.values():
@@ -200,7 +201,7 @@ class GitHub:
                 yield FinishedRun(
                     conclusion=run.conclusion,
                     rules="" if run.suite.bundled else str(run.suite.path / "suite.yaml"),
-                    place=self._recorder.place(run, root),
+                    place=Place(root, run.rerun),
                 )
 
     def _problem_annotations(self) -> list[Annotation]:

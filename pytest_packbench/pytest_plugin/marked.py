@@ -8,19 +8,19 @@ from collections import Counter
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from pydantic import BaseModel
 
 from pytest_packbench.cases.suites import SuiteCase, suite_cases, unknown_suite_message
 from pytest_packbench.engine.attempt import AttemptState, Failure, Plain, UnreadAnswer, settle, user_frames
-from pytest_packbench.engine.contexts import SuiteContext, shown_path
+from pytest_packbench.engine.contexts import shown_path
 from pytest_packbench.engine.result_builder import Trial, build_trial, error_trial, not_run_trial
 from pytest_packbench.engine.targets import TimeLimit, timed_out
 from pytest_packbench.model.errors import error_text, single_spaced
 from pytest_packbench.model.score import UNREADABLE
-from pytest_packbench.plugin import CONTEXTS, MARK, RUN_ID, SELECTION, rootdir_of
+from pytest_packbench.plugin import CONTEXTS, MARK, SELECTION, rootdir_of
 from pytest_packbench.pytest_plugin.case_run import (
     RUN,
     CaseBroken,
@@ -42,12 +42,11 @@ if TYPE_CHECKING:
 
     from pytest_packbench.model.score import Score
     from pytest_packbench.model.suite import Suite
-    from pytest_packbench.pytest_plugin.recorder import Recorder
     from pytest_packbench.pytest_plugin.suites import SessionSuites
 
 
 FIXTURE = "packbench_case"
-_TESTS: pytest.StashKey[MarkedTests] = pytest.StashKey()
+_NAME = "packbench-marked"
 _REFUSED = pytest.StashKey[str]()
 _FILTERS = ("case_type", "difficulty", "tag")
 
@@ -79,13 +78,11 @@ def add_marked_tests(config: pytest.Config, tests: str, reports: Iterable[pytest
         # the suite works in the worker, so that this process has loaded something else
         hint = "define hooks that return packs in the conftest.py of rootdir, or in a plugin"
         pytest.exit(f"packbench: xdist's controller can't use a suite that its workers use: {error}; {hint}", 4)
-    recorder = _recorder_of(config)
-    if recorder is None:
-        raise RuntimeError("a controller has a recorder")
+    recorder: Any = config.pluginmanager.getplugin("packbench-recorder")
     for suite, test in cases:
         nodeid, names = test["nodeid"], {"file": test["file"], "name": test["case_id"]}
         case_ref = partial(uncollected_case_ref, recorder.contexts, suite, nodeid, **names)
-        recorder.select(suite.name, nodeid, case_ref, test["target"])
+        recorder.select(suite, nodeid, case_ref, test["target"])
     # what is new has not seen them
     late = [plugin_of(config)] if is_first else []
     for report in reports:
@@ -98,44 +95,32 @@ class MarkError(ValueError):
     """A mark is invalid; one line with the reason and what to do."""
 
 
-class MarkFilter(NamedTuple):
-    """The cases that one mark selects.
+def _filters_of(mark: pytest.Mark) -> dict[str, Sequence[str]]:
+    """Return the allowed values of a mark by `case_type`, `difficulty` and `tag`: a case has to match all of them.
 
-    Attributes:
-        suites: names of suites, in the mark's order.
-        values: allowed values by `case_type`, `difficulty` and `tag`; a case has to match all of them.
+    Raises:
+        MarkError: it names no suite, or has an invalid argument.
     """
+    values = {name: [value] if isinstance(value, str) else value for name, value in mark.kwargs.items()}
+    are_texts = all(
+        isinstance(texts, list | tuple) and texts and all(text and isinstance(text, str) for text in texts)
+        for texts in (mark.args, *values.values())
+    )
+    if not are_texts or not values.keys() <= set(_FILTERS):
+        arguments = [*map(repr, mark.args), *(f"{name}={value!r}" for name, value in mark.kwargs.items())]
+        filters = f"{', '.join(_FILTERS[:-1])} or {_FILTERS[-1]}"
+        expected = f"expected names of suites, and {filters} with a string or a list of strings"
+        raise MarkError(f"got {MARK}({', '.join(arguments)}); {expected}")
+    return values
 
-    suites: tuple[str, ...]
-    values: Mapping[str, Sequence[str]]
 
-    @classmethod
-    def of(cls, mark: pytest.Mark) -> MarkFilter:
-        """Parse a mark.
-
-        Raises:
-            MarkError: it names no suite, or has an invalid argument.
-        """
-        values = {name: [value] if isinstance(value, str) else value for name, value in mark.kwargs.items()}
-        lists = (mark.args, *values.values())
-        are_texts = all(
-            isinstance(texts, list | tuple) and texts and all(text and isinstance(text, str) for text in texts)
-            for texts in lists
-        )
-        if not are_texts or not values.keys() <= set(_FILTERS):
-            arguments = [*map(repr, mark.args), *(f"{name}={value!r}" for name, value in mark.kwargs.items())]
-            filters = f"{', '.join(_FILTERS[:-1])} or {_FILTERS[-1]}"
-            expected = f"expected names of suites, and {filters} with a string or a list of strings"
-            raise MarkError(f"got {MARK}({', '.join(arguments)}); {expected}")
-        return cls(tuple(dict.fromkeys(mark.args)), values)
-
-    def matches(self, case: SuiteCase) -> bool:
-        """Whether the mark selects a case; an unreadable one is matched only by its folder, so that it is reported."""
-        if case.loaded is None:
-            return case.folder in self.values.get("case_type", (case.folder,))
-        model = case.loaded.case
-        actual = {"case_type": (model.case_type,), "difficulty": (model.difficulty,), "tag": model.notes.tags}
-        return all(any(text in allowed for text in actual[name]) for name, allowed in self.values.items())
+def _matches(case: SuiteCase, filters: Mapping[str, Sequence[str]]) -> bool:
+    """Whether a mark selects a case; an unreadable one is matched only by its folder, so that it is reported."""
+    if case.loaded is None:
+        return case.folder in filters.get("case_type", (case.folder,))
+    model = case.loaded.case
+    actual = {"case_type": (model.case_type,), "difficulty": (model.difficulty,), "tag": model.notes.tags}
+    return all(any(text in allowed for text in actual[name]) for name, allowed in filters.items())
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
@@ -143,7 +128,6 @@ class MarkedRun(CaseRun):
     """A case in a marked test: the test makes the attempt, and `packbench_check` takes its result.
 
     Attributes:
-        tests: the session's.
         phase: of pytest's protocol: `setup`, `call`, or `over`.
         phase_started_ns: monotonic clock at the start of the phase, nanoseconds.
         calls: the number of calls of the check.
@@ -151,7 +135,6 @@ class MarkedRun(CaseRun):
         limit: the time limit of the test.
     """
 
-    tests: MarkedTests
     phase: str = "setup"
     phase_started_ns: int = 0
     calls: int = 0
@@ -171,7 +154,7 @@ class MarkedRun(CaseRun):
         self.begin("setup")
         case_ref = self.case_ref()
         trial = self.unattempted_trial(case_ref)
-        limit, message = self.tests.contexts.clients.ledger.exhausted()
+        limit, message = self.contexts.clients.ledger.exhausted()
         if trial is None and limit:
             trial = not_run_trial(case_ref, limit, message)
         if trial is not None:
@@ -228,7 +211,7 @@ class MarkedRun(CaseRun):
         Raises:
             CaseBroken: always.
         """
-        message = str(timed_out("the test", self.tests.contexts.settings.case_timeout_s or 0))
+        message = str(timed_out("the test", self.contexts.settings.case_timeout_s or 0))
         frames = user_frames(raised) if raised is not None else ()
         # without pytest's own
         own = (number for number, frame in enumerate(frames) if frame.startswith(str(self.item.path)))
@@ -267,16 +250,14 @@ class MarkedRun(CaseRun):
 
     def _first_line(self, error: BaseException) -> str:
         # redacted first: a secret may have several lines
-        return _first_line(self.tests.contexts.redactor.text(_message(error)))
+        return _first_line(self.contexts.redactor.text(_message(error)))
 
     def _score(self, attempt: AttemptState) -> Trial:
         if self.loaded is None:
             raise ValueError("an unreadable case has no result")
         attempt.stop_clock()
-        context = self.tests.context(self)
-        return build_trial(
-            self.case_ref(), settle(context, self.loaded, attempt), context, self.item.config.stash[RUN_ID]
-        )
+        context = self.contexts.of_results(self.suite, self.target)
+        return build_trial(self.case_ref(), settle(context, self.loaded, attempt), context, self.contexts.run_id)
 
 
 class MarkedTests:
@@ -290,45 +271,46 @@ class MarkedTests:
         self.contexts: SessionSuites = config.stash[CONTEXTS]
         self._shown_path = partial(shown_path, root=rootdir_of(config))
         self._cases: dict[str, tuple[SuiteCase, ...]] = {}
-        self._contexts: dict[tuple[str, str], SuiteContext] = {}
 
-    def cases_for(self, suites: Sequence[Suite], mark_filter: MarkFilter) -> list[SuiteCase]:
-        """Return the cases that a mark selects; each suite is read once per session.
+    def cases_of(self, suite: Suite, filters: Mapping[str, Sequence[str]]) -> list[SuiteCase]:
+        """Return the cases of a suite that a mark selects; each suite is read once per session.
 
         Raises:
-            MarkError: a suite has no such case, or a rule that no case uses.
+            MarkError: the suite has no such case, or a rule that no case uses.
         """
-        selected = []
-        for suite in suites:
-            if suite.name not in self._cases:
-                cases = suite_cases(suite, self.contexts.pack_of(suite), self._shown_path)
-                if unused := self.contexts.unused_rules(suite, [case.loaded for case in cases]):
-                    raise MarkError("; ".join(unused))
-                self._cases[suite.name] = cases
-            matching = [case for case in self._cases[suite.name] if mark_filter.matches(case)]
-            if not matching:
-                filters = ", ".join(f"{key} {' or '.join(values)}" for key, values in mark_filter.values.items())
-                raise MarkError(f'suite "{suite.name}" has no case{f" with {filters}" if filters else ""}')
-            shard = self.contexts.settings.shard
-            selected += [case for case in matching if shard is None or case.at.written_id in shard]
-        return selected
-
-    def context(self, run: MarkedRun) -> SuiteContext:
-        """Return the context of a suite in one test function."""
-        key = (run.suite.name, run.test_function)
-        if key not in self._contexts:
-            self._contexts[key] = self.contexts.of_results(run.suite, run.target)
-        return self._contexts[key]
+        if suite.name not in self._cases:
+            cases = suite_cases(suite, self.contexts.pack_of(suite), self._shown_path)
+            if unused := self.contexts.unused_rules(suite, [case.loaded for case in cases]):
+                raise MarkError("; ".join(unused))
+            self._cases[suite.name] = cases
+        matching = [case for case in self._cases[suite.name] if _matches(case, filters)]
+        if not matching:
+            listed = ", ".join(f"{key} {' or '.join(values)}" for key, values in filters.items())
+            raise MarkError(f'suite "{suite.name}" has no case{f" with {listed}" if listed else ""}')
+        shard = self.contexts.settings.shard
+        return [case for case in matching if shard is None or case.at.written_id in shard]
 
     def pytest_itemcollected(self, item: pytest.Item) -> None:
         """Attach the case to a marked test, which has it as a parameter."""
         case = getattr(getattr(item, "callspec", None), "params", {}).get(FIXTURE)
         if isinstance(case, SuiteCase):
-            setattr(item, RUN, _run_for(self, item, case))
+            setattr(item, RUN, _run_for(item, case))
 
     def pytest_collection_finish(self, session: pytest.Session) -> None:
-        """Refuse a case that is run twice."""
-        _refuse_doubles(runs_of(session.items))
+        """Turn a case that is selected twice into errors that name each other: a run measures each case once."""
+        first: dict[tuple[Path, str], CaseRun] = {}
+        # items of case files first: their own duplicates have an error already
+        for run in sorted(runs_of(session.items), key=lambda run: bool(run.test_function)):
+            other = first.setdefault((run.path, run.name), run)
+            if other is run or not run.test_function:
+                continue
+            for duplicate, twin in ((run, other), (other, run)):
+                if not duplicate.problem:
+                    duplicate.problem = (
+                        f"the case is run twice, by {duplicate.nodeid} and by {twin.nodeid}; "
+                        "select one of them, or run pytest for each"
+                    )
+                    duplicate.kind = "case_twice" if duplicate.test_function else duplicate.kind
 
     def pytest_report_collectionfinish(self, items: Sequence[pytest.Item]) -> list[str]:
         """List the suites of marked tests, which were not known when the header was written."""
@@ -368,7 +350,7 @@ class MarkedTests:
         return result
 
 
-def _run_for(tests: MarkedTests, item: pytest.Item, case: SuiteCase) -> MarkedRun:
+def _run_for(item: pytest.Item, case: SuiteCase) -> MarkedRun:
     parent = item.parent.nodeid if item.parent is not None else ""
     return MarkedRun(
         item=item,
@@ -382,7 +364,6 @@ def _run_for(tests: MarkedTests, item: pytest.Item, case: SuiteCase) -> MarkedRu
         loaded=case.loaded,
         problem=case.problem,
         test_function=f"{parent}::{getattr(item, 'originalname', item.name)}",
-        tests=tests,
     )
 
 
@@ -392,11 +373,12 @@ def _cases_for(metafunc: pytest.Metafunc) -> list[SuiteCase]:
         raise MarkError("the test does not use the fixture packbench_check, which scores its result; add it")
     cases: dict[tuple[str, str], SuiteCase] = {}
     for mark in metafunc.definition.iter_markers(MARK):
-        mark_filter = MarkFilter.of(mark)
-        suites = [_suite_of_mark(metafunc.config, name) for name in mark_filter.suites]
+        filters = _filters_of(mark)
+        suites = [_suite_of_mark(metafunc.config, name) for name in dict.fromkeys(mark.args)]
         _check_settings(metafunc.config)
-        for case in _tests_of(metafunc.config).cases_for(suites, mark_filter):
-            cases.setdefault((case.at.path, case.at.name), case)
+        for suite in suites:
+            for case in _tests_of(metafunc.config).cases_of(suite, filters):
+                cases.setdefault((case.at.path, case.at.name), case)
     return sorted(cases.values(), key=lambda case: (case.suite.name, case.at.path, case.at.line))
 
 
@@ -440,24 +422,15 @@ def _suite_of_mark(config: pytest.Config, name: str) -> Suite:
             # a partial registration is not repeated: the next mark gets the same error
             config.stash[_REFUSED] = str(error)
             raise
-    suite = config.stash[CONTEXTS].join(known[name])
-    recorder = _recorder_of(config)
-    if recorder is not None:
-        recorder.add(suite)
-    return suite
-
-
-def _recorder_of(config: pytest.Config) -> Recorder | None:
-    """Return the session's recorder; None in a worker of xdist."""
-    recorder: Recorder | None = config.pluginmanager.getplugin("packbench-recorder")
-    return recorder
+    return config.stash[CONTEXTS].join(known[name])
 
 
 def _tests_of(config: pytest.Config) -> MarkedTests:
-    if _TESTS not in config.stash:
-        config.stash[_TESTS] = MarkedTests(config)
-        config.pluginmanager.register(config.stash[_TESTS], "packbench-marked")
-    return config.stash[_TESTS]
+    tests: MarkedTests | None = config.pluginmanager.getplugin(_NAME)
+    if tests is None:
+        tests = MarkedTests(config)
+        config.pluginmanager.register(tests, _NAME)
+    return tests
 
 
 def _check_settings(config: pytest.Config) -> None:
@@ -468,23 +441,6 @@ def _check_settings(config: pytest.Config) -> None:
         raise MarkError(
             "--packbench-mode=record: a marked test calls its model itself, so that nothing can be recorded; use live"
         )
-
-
-def _refuse_doubles(runs: Sequence[CaseRun]) -> None:
-    """Turn a case that is selected twice into errors that name each other: a run measures each case once."""
-    first: dict[tuple[Path, str], CaseRun] = {}
-    # items of case files first: their own duplicates have an error already
-    for run in sorted(runs, key=lambda run: bool(run.test_function)):
-        other = first.setdefault((run.path, run.name), run)
-        if other is run or not run.test_function:
-            continue
-        for duplicate, twin in ((run, other), (other, run)):
-            if not duplicate.problem:
-                duplicate.problem = (
-                    f"the case is run twice, by {duplicate.nodeid} and by {twin.nodeid}; "
-                    "select one of them, or run pytest for each"
-                )
-                duplicate.kind = "case_twice" if duplicate.test_function else duplicate.kind
 
 
 def _attempt_of(result: object, started_ns: int) -> AttemptState:

@@ -14,7 +14,6 @@ from pytest_packbench.engine.result_builder import Trial, ended_attempt, error_t
 from pytest_packbench.engine.runner import AttemptKey, Flight, Job, Runner, RunnerOptions
 from pytest_packbench.engine.targets import Watchdog
 from pytest_packbench.model.errors import describe_error
-from pytest_packbench.plugin import KEEP
 from pytest_packbench.pytest_plugin.case_run import file_run, file_runs, kept_trial
 from pytest_packbench.pytest_plugin.terminal import FAILING
 
@@ -190,7 +189,7 @@ class Prefetcher:
             message = f"the case's result can't be stored: {describe_error(error)}"
             failure = redacted_failure(Failure(kind="pack_error", message=message), self._contexts.redactor)
             trial = error_trial(case_ref, failure, trial=key.trial)
-            self._config.stash[KEEP](trial.result)
+            self._contexts.keep(trial.result)
         self.failing += trial.result.score.verdict in FAILING
         self._finished_trials[key] = trial
 

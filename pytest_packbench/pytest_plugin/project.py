@@ -12,14 +12,14 @@ from typing import TYPE_CHECKING, TypeVar
 
 import pytest
 
-from pytest_packbench.cases.suites import Project
-from pytest_packbench.plugin import SELECTION, setting_of
-from pytest_packbench.pytest_plugin.settings import hook_files, read_settings, settings_of_policy
+from pytest_packbench.plugin import SELECTION
+from pytest_packbench.pytest_plugin.settings import project_of, read_settings
 from pytest_packbench.pytest_plugin.suites import open_suites, packs_of_hooks
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterator, Sequence
 
+    from pytest_packbench.cases.suites import Project
     from pytest_packbench.engine.contexts import SuiteContext
 
 T = TypeVar("T")
@@ -97,9 +97,7 @@ def _without_traces() -> Iterator[None]:
 def _read(config: pytest.Config) -> Project | None:
     if not config.pluginmanager.hasplugin(PLUGIN):
         return None
-    root = Path(os.path.normpath(config.rootpath / setting_of("root", config.option, config.getini)[0]))
-    packs = tuple(packs_of_hooks(config))
-    return Project(config.rootpath, root, packs, settings_of_policy(config), hook_files(config))
+    return project_of(config)._replace(packs=tuple(packs_of_hooks(config)))
 
 
 def _in_pytest(options: Sequence[str], use: Callable[[pytest.Config], T], *, has_suites: bool = True) -> T:

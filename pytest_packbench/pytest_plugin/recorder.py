@@ -6,15 +6,18 @@ Only the controller, or the only process, has one; a worker of xdist runs cases 
 from __future__ import annotations
 
 import time
+from collections import Counter
+from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING
 
 import pytest
 
-from pytest_packbench.cases.recordings import count_controls, hide_prompts, source_texts
-from pytest_packbench.cases.suites import Project, case_counts
+from pytest_packbench.cases.recordings import count_controls, shown_texts
+from pytest_packbench.cases.suites import case_counts
 from pytest_packbench.engine.conditions import guard_name
+from pytest_packbench.engine.offline import take_late
 from pytest_packbench.engine.recordings import discard_recording, recording_problem
 from pytest_packbench.engine.result_builder import CaseRef, build_trial, carried_over_trial, unscored_result, versions
 from pytest_packbench.model.errors import describe_error, pluralize
@@ -26,28 +29,27 @@ from pytest_packbench.model.score import FIXTURE
 from pytest_packbench.plugin import (
     CONTROLLER,
     JOURNALED_ATTRIBUTE,
-    PREFETCHER,
     RESULTS_ATTRIBUTE,
-    RESUMED,
-    RUN_ID,
     SELECTION,
     rootdir_of,
     ungrouped,
 )
 from pytest_packbench.policy import compare_policy, open_base, policy_of
 from pytest_packbench.pytest_plugin.case_run import CaseRun, item_run, run_of, uncollected_case_ref
+from pytest_packbench.pytest_plugin.explain import rerun_options
 from pytest_packbench.pytest_plugin.json_report import document_of
-from pytest_packbench.pytest_plugin.settings import find_named, hook_files, settings_of_policy
-from pytest_packbench.runs.folder import CONTROLS, DIFF, JOURNAL, NO_BASELINE, PAGE, REPORT, SUMMARY, StoredRunError
+from pytest_packbench.pytest_plugin.settings import project_of
+from pytest_packbench.runs.folder import CONTROLS, JOURNAL, NO_BASELINE, REPORT, StoredRunError
 from pytest_packbench.runs.journal import read_worker_journals
 from pytest_packbench.runs.metadata import SPENT, join_sorted, partial_reason, sum_spending, target_names
 from pytest_packbench.runs.writer import RunResults, RunWriter
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
     from typing import Any
 
     from pytest_packbench.analysis.conclusion import Conclusion
+    from pytest_packbench.engine.contexts import SuiteContext
     from pytest_packbench.model.control import ControlResult, ControlTally, Outcome
     from pytest_packbench.model.metric import Panel
     from pytest_packbench.model.pack import Pack
@@ -55,13 +57,10 @@ if TYPE_CHECKING:
     from pytest_packbench.model.result import EndedAttempt
     from pytest_packbench.model.suite import Suite
     from pytest_packbench.policy import PolicyBase
-    from pytest_packbench.pytest_plugin.collection import Collector
     from pytest_packbench.pytest_plugin.suites import SessionSuites
-    from pytest_packbench.reports.story import Place
     from pytest_packbench.runs.journal import Entry
     from pytest_packbench.runs.stored import BaselineLookup
 
-_Value = TypeVar("_Value")
 _BASE_URLS = "OPENAI_BASE_URL, ANTHROPIC_BASE_URL, OLLAMA_HOST or GOOGLE_GEMINI_BASE_URL"
 
 
@@ -84,6 +83,7 @@ class SuiteRun(RunResults):
         has_recorded_nothing: whether a run that records kept the recording of no case.
         case_count: the number of cases of the suite, at the end.
         due_count: the number of them that the suite, or the shard, has to run.
+        rerun: the options of pytest that make the same run, quoted for a shell, at the end.
         conclusion: gates and figures of the run, at the end.
         control_results: what the selected controls came to so far, by node id; at first, not run.
         controls: what they came to, at the end; None if there are none, or none is replayed in this mode.
@@ -100,6 +100,7 @@ class SuiteRun(RunResults):
         self.results: Sequence[Result] = ()
         self.has_recorded_nothing = False
         self.case_count = self.due_count = 0
+        self.rerun = ""
         self.conclusion: Conclusion | None = None
         self.control_results: dict[str, ControlResult] = {}
         self.controls: ControlTally | None = None
@@ -115,23 +116,17 @@ class SuiteRun(RunResults):
 class Recorder:
     """Collects the results of all suites and writes the files of the run."""
 
-    def __init__(self, config: pytest.Config, contexts: SessionSuites, collector: Collector) -> None:
-        self.config = config
+    def __init__(self, contexts: SessionSuites) -> None:
+        self.config = config = contexts.config
         self.contexts = contexts
-        self.run_id = config.stash[RUN_ID]
         self.started_ns = time.time_ns()
-        self._collector = collector
         self._runs_by_nodeid: dict[str, SuiteRun] = {}
         self._spent: list[dict[str, Any]] = []
         self._late: dict[str, list[tuple[str, str]]] = {}
         self._has_spoiled = False
-        self.resumed = config.stash.get(RESUMED, None)
-        self.base = self.resumed.base if self.resumed is not None else contexts.settings.output
         self._redact: Callable[[str], str] = contexts.redactor.json
         settings = contexts.settings
-        self.project = Project(
-            settings.home, find_named(config)[0], settings=settings_of_policy(config), hooks=hook_files(config)
-        )
+        self.project = project_of(config)
         self.policy_base: PolicyBase | None = None
         if settings.policy_from and not config.option.collectonly:
             try:
@@ -140,21 +135,23 @@ class Recorder:
                 raise pytest.UsageError(f"--packbench-policy-from: {error}") from None
         self.runs: dict[str, SuiteRun] = {}
         for suite in contexts.suites.values():
-            self.add(suite)
+            self.run_of(suite)
+        self._check_resumed()
 
-    def add(self, suite: Suite) -> None:
-        """Add the run of a suite, if there is none."""
+    def run_of(self, suite: Suite) -> SuiteRun:
+        """Return the run of a suite, which is added if there is none: that of a marked test becomes known late."""
         if suite.name not in self.runs:
-            resumed = self.resumed.prior.get(suite.name) if self.resumed is not None else None
-            writer, pack = RunWriter(self.base, suite.name, self.run_id, prior=resumed), self.contexts.pack_of(suite)
+            contexts = self.contexts
+            prior = contexts.resumed.prior.get(suite.name) if contexts.resumed is not None else None
+            writer, pack = RunWriter(contexts.output, suite.name, contexts.run_id, prior=prior), contexts.pack_of(suite)
             self.runs[suite.name] = run = SuiteRun(suite, pack, writer, lambda: self._head(run))
+        return self.runs[suite.name]
 
-    def select(self, suite_name: str, nodeid: str, case_ref: Callable[[], CaseRef], target: str = "") -> None:
+    def select(self, suite: Suite, nodeid: str, case_ref: Callable[[], CaseRef], target: str = "") -> None:
         """Add a selected case, once; with the name of the marked test that runs it."""
-        run = self.runs[suite_name]
+        run = self._runs_by_nodeid[nodeid] = self.run_of(suite)
         run.selected.setdefault(nodeid, case_ref)
         run.targets.update([target] if target else [])
-        self._runs_by_nodeid[nodeid] = run
 
     def select_control(self, suite_name: str, nodeid: str) -> None:
         """Add a selected control, once; until it is replayed, it was not run."""
@@ -187,9 +184,8 @@ class Recorder:
             told: how many cases of each suite it collected before any was deselected, what it spent, and what the cases
                 of each suite left running and the offline guard refused: case id and message.
         """
-        collected = self._collector.collected
-        for name, count in told.get("collected", {}).items():
-            collected[name] = max(collected.get(name, 0), count)
+        # each worker collects all
+        self.contexts.collected |= Counter(told.get("collected", {}))
         self._spent += [told["spent"]] if "spent" in told else []
         for name, late in told.get("late", {}).items():
             self._late.setdefault(name, []).extend(map(tuple, late))
@@ -199,7 +195,7 @@ class Recorder:
         for item in session.items:
             run = item_run(item)
             if isinstance(run, CaseRun):
-                self.select(run.suite.name, run.nodeid, run.case_ref, run.target)
+                self.select(run.suite, run.nodeid, run.case_ref, run.target)
             elif run is not None:
                 self.select_control(run.suite.name, run.nodeid)
 
@@ -268,18 +264,6 @@ class Recorder:
             return []
         return [result for result in earlier if result.control in present - selected]
 
-    def _known_trials(self, run: SuiteRun, case_ref: CaseRef, journaled: Mapping[int, Entry]) -> dict[int, Result]:
-        """Return the known trials of a case by number: of a resumed run, workers' journals, and this process."""
-        case = case_ref.case
-        resumed = {} if self.resumed is None else self.resumed.kept(run.suite, case.case_id, case.case_sha256)
-        entries: dict[int, Entry] = {**resumed, **journaled, **run.unreported(case.nodeid)}
-        # answers to a changed case are not used
-        return {
-            number: self._scored(run, case_ref, entry)
-            for number, entry in entries.items()
-            if entry.case.case_sha256 in {None, case.case_sha256}
-        }
-
     def _scored(self, run: SuiteRun, case_ref: CaseRef, entry: Entry) -> Result:
         """Return the result of an entry, at the place of the case today; an ended attempt is scored."""
         if isinstance(entry, Result):
@@ -288,42 +272,36 @@ class Recorder:
 
         context = self.contexts.context(run.suite)
         attempt = settle_stored(context, case_ref.readable, entry)
-        return build_trial(case_ref, attempt, context, self.run_id).result
+        return build_trial(case_ref, attempt, context, self.contexts.run_id).result
 
-    def journal(self, result: Result) -> None:
-        """Append a result to the journal before pytest reports its item."""
-        self.runs[result.case.suite].add_attempt(result)
-
-    def journal_ended(self, ended: EndedAttempt) -> bool:
-        """Append an attempt whose target has ended to the journal, on any thread, so that a paid answer is never lost.
+    def keep(self, entry: Entry) -> bool:
+        """Append an ended attempt, on any thread, or a result to the journal, so that a paid answer is never lost.
 
         Returns:
-            Whether it is on the disk.
+            Whether it is on the disk; if not, a run that asks models starts no more attempts.
         """
-        run = self.runs[ended.case.suite]
-        if run.add_ended(ended):
-            return True
-        if run.problems:
+        run = self.runs[entry.case.suite]
+        is_kept = run.keep(entry)
+        if not is_kept and run.problems:
             self.contexts.stop_unstored(run.problems[-1])
-        return False
+        return is_kept
 
-    def check_resumed(self) -> None:
-        """Check that the resumed run is unchanged, and load its journal.
+    def _check_resumed(self) -> None:
+        """Check that the resumed run is unchanged.
 
         Raises:
             pytest.UsageError: something changed; one line names it.
         """
-        if self.resumed is None:
+        resumed = self.contexts.resumed
+        if resumed is None:
             return
         from pytest_packbench.pytest_plugin.resume import check_resumed
         from pytest_packbench.runs.resume import prior_spending
 
         # cost counts even if its results are dropped
-        spent = prior_spending(self.resumed)
+        spent = prior_spending(resumed)
         for run in self.runs.values():
-            check_resumed(self.resumed, run.suite, self._head(run))
-        for run in self.runs.values():
-            run.mark_journaled()
+            check_resumed(resumed, run.suite, self._head(run))
         self._spent += [spent] if spent is not None else []
 
     @pytest.hookimpl(tryfirst=True)
@@ -357,12 +335,9 @@ class Recorder:
             for run in self.runs.values():
                 run.writer.discard_journal()
             return (yield)
-        prefetcher = self.config.stash.get(PREFETCHER, None)
-        if prefetcher is not None:
-            prefetcher.close()
-        # ends the tasks that cases left on the event loop of a target
         self.contexts.close()
-        for run in self.runs.values():
+        # also those of marked tests of which none is selected
+        for run in map(self.run_of, self.contexts.suites.values()):
             try:
                 self._finish(run, session)
             except (OSError, MemoryError, RecursionError) as error:
@@ -384,7 +359,7 @@ class Recorder:
     def _note_late(self, run: SuiteRun) -> None:
         """Turn cases into errors whose threads or tasks were refused when their result was known already."""
         # of several messages the first counts, as in an attempt
-        messages = dict(reversed([*self._late.get(run.suite.name, ()), *self.contexts.take_late(run.suite)]))
+        messages = dict(reversed([*self._late.get(run.suite.name, ()), *take_late(run.suite)]))
         kind = "offline" if self.contexts.settings.mode == FIXTURE else "unattributed"
         owners = {nodeid: CONTROL_OWNER + control.control for nodeid, control in run.control_results.items()}
         for nodeid, trials in run.by_nodeid.items():
@@ -422,18 +397,15 @@ class Recorder:
         self._complete(run, interrupted=session.exitstatus == pytest.ExitCode.INTERRUPTED)
         self._note_late(run)
         self._conclude_controls(run)
-        if not run.selected and not self._is_empty_shard(run, session):
-            # controls alone can be replayed: they are no run of the suite
-            if not run.control_results:
-                self._note_empty(run, session)
+        if not self._has_run(run, session):
             return
         _release_cases(run.suite, session)
+        run.rerun = self._redact(rerun_options(self.contexts.opened(run.suite), is_marked=bool(run.targets)))
         from pytest_packbench.analysis.conclusion import conclude, with_figures
 
-        self._score_unselected(run)
-        run.carry_over()
+        run.carry_over(partial(self._scored_unselected, run))
         run.results = run.ordered()
-        metadata = replace(self._metadata(run), findings=self._findings(run))
+        metadata = replace(self._metadata(run), findings=(*self._findings(run),))
         is_part = len(run.by_nodeid) < run.case_count
         conclusion = conclude(
             metadata,
@@ -443,16 +415,10 @@ class Recorder:
             self._earlier(run, metadata),
             scope="shard" if settings.shard is not None else "part" if is_part else "whole",
         )
-        add_figures = partial(with_figures, conclusion, pack, lambda: run.results)
-        conclusion = self._of_pack(run, "figures", add_figures, conclusion)
-        figures, paired = (
-            [figure.with_texts(self._redact) for figure in each]
-            for each in (conclusion.figures, conclusion.paired_figures)
-        )
+        with self._calling_pack(run, "figures"):
+            conclusion = with_figures(conclusion, pack, lambda: run.results, self._redact)
         run.conclusion = replace(
             conclusion,
-            figures=figures,
-            paired_figures=paired,
             controls=run.controls,
             policy=self._policy(run, metadata),
             stored_policy=self.contexts.redactor.json(policy_of(run.suite, pack, self.project)),
@@ -465,7 +431,7 @@ class Recorder:
         """Say what to do about a run whose files can't be written; its journal has what could be."""
         if not (run.writer.folder / JOURNAL).exists():
             return "correct that and run again: nothing of this run was kept"
-        return f"what was stored is kept: correct that, then resume with --packbench-resume={self.run_id}"
+        return f"what was stored is kept: correct that, then resume with --packbench-resume={self.contexts.run_id}"
 
     def _earlier(self, run: SuiteRun, metadata: Run) -> BaselineLookup | None:
         settings = self.contexts.settings
@@ -499,54 +465,31 @@ class Recorder:
         return compare_policy(self.policy_base, run.suite, run.pack, self.project, skipped, tested)
 
     def _write(self, run: SuiteRun, conclusion: Conclusion) -> None:
-        from pytest_packbench.reports.page import page_html, page_of_run
+        from pytest_packbench.reports.page import page_of_run, write_pages
         from pytest_packbench.reports.page.case_data import CaseSources, root_link
-        from pytest_packbench.reports.story import summary_markdown
+        from pytest_packbench.reports.story import Place
         from pytest_packbench.runs.reading import earlier_runs
 
-        writer, outcome, root = run.writer, conclusion.baseline, rootdir_of(self.config)
-        writer.write_results(run.results)
-        writer.write_controls(() if conclusion.controls is None else conclusion.controls.results)
-        place = self.place(run, root_link(root, writer.folder))
-        writer.write_page(SUMMARY, summary_markdown(conclusion, place=place))
-        pack, texts = run.pack, source_texts(run.suite, root, is_checked=False)
-        sources = CaseSources(
-            *hide_prompts(texts, pack, are_kept=self.contexts.settings.record_prompts),
-            redact=self._redact,
-            place=place,
-            can_accept=can_accept(pack, run.suite.config),
-        )
-        no_panels: tuple[Panel, ...] = ()
-        panels = self._of_pack(run, "panels", lambda: panels_of(pack, run.results, conclusion.figures), no_panels)
-        earlier = earlier_runs(writer.folder.parent, conclusion.run)
+        run.writer.write_results(run.results)
+        pack, root, config = run.pack, rootdir_of(self.config), run.suite.config
+        place = Place(root_link(root, run.writer.folder), run.rerun)
+        texts = shown_texts(run.suite, pack, root, conclusion.run, is_checked=False)
+        sources = CaseSources(*texts, redact=self._redact, place=place, can_accept=can_accept(pack, config))
+        panels: tuple[Panel, ...] = ()
+        with self._calling_pack(run, "panels"):
+            panels = panels_of(pack, run.results, conclusion.figures)
+        earlier = earlier_runs(run.writer.folder.parent, conclusion.run)
         page = page_of_run(conclusion, lambda: run.results, sources, earlier=earlier, panels=panels)
-        writer.write_page(PAGE, page_html([page], title=run.suite.name, redact=self._redact))
-        if outcome is not None and outcome.compared is not None:
-            from pytest_packbench.reports.diff import diff_markdown
+        write_pages(run.writer, page, place, self._redact)
 
-            text = diff_markdown(outcome.compared, outcome.met, figures=conclusion.paired_figures)
-            writer.write_page(DIFF, self._redact(text))
-
-    def _of_pack(self, run: SuiteRun, method: str, call: Callable[[], _Value], default: _Value) -> _Value:
-        """Return what code of the suite's pack returns; where it raises, a default, with a problem of the run."""
+    @contextmanager
+    def _calling_pack(self, run: SuiteRun, method: str) -> Iterator[None]:
+        """Call code of the suite's pack; that it raises is a problem of the run."""
         try:
-            return call()
+            yield
         except Exception as error:  # noqa: BLE001 - packs are the user's code
             problem = f"the pack {run.suite.config.pack} raised in {method}: {describe_error(error)}"
             run.problems.append(self.contexts.redactor.text(problem))
-            return default
-
-    def place(self, run: SuiteRun, root: str | None) -> Place:
-        """Return where a page of a run is read.
-
-        Args:
-            run: the run.
-            root: the path or address from the page to rootdir; None if there is none.
-        """
-        from pytest_packbench.pytest_plugin.explain import rerun_options
-        from pytest_packbench.reports.story import Place
-
-        return Place(root, self._redact(rerun_options(self.contexts, run.suite, is_marked=bool(run.targets))))
 
     def _complete(self, run: SuiteRun, *, interrupted: bool) -> None:
         """Complete the cases that have no result of their own: with their known trials, and why the others are not."""
@@ -569,62 +512,61 @@ class Recorder:
                 entries = {trial: entry for trial, entry in entries.items() if isinstance(entry, Result)}
             else:
                 missing = unscored_result(case_ref, "not_run", kind, f"not run: the session was {how}")
-            known = self._known_trials(run, case_ref, entries)
+            case = case_ref.case
+            resumed = self.contexts.kept(run.suite, case.case_id, case.case_sha256)
+            known: dict[int, Result] = {
+                number: self._scored(run, case_ref, entry)
+                for number, entry in {**resumed, **entries, **run.unreported(nodeid)}.items()
+                # answers to a changed case are not used
+                if entry.case.case_sha256 in {None, case.case_sha256}
+            }
             run.by_nodeid[nodeid] = fill_missing_trials(known, missing, self.contexts.settings.trials)
 
-    def _score_unselected(self, run: SuiteRun) -> None:
-        """Score the ended attempts of a resumed run at cases that this session did not select."""
-        prior = run.writer.prior
-        reported = {trials[0].case.case_id for trials in run.by_nodeid.values()}
-        for ended in prior.entries() if prior is not None else ():
-            if prior is None or isinstance(ended, Result) or ended.case.case_id in reported:
-                continue
-            file, _, name = ended.case.nodeid.rpartition("::")
-            case_ref = uncollected_case_ref(self.contexts, run.suite, ended.case.nodeid, file=file, name=name)
-            if case_ref.case.case_sha256 == ended.case.case_sha256:
-                prior.add(self._scored(run, case_ref, ended))
+    def _scored_unselected(self, run: SuiteRun, ended: EndedAttempt) -> Result | None:
+        """Return the result of an ended attempt at a case that is not selected; None if the case has changed."""
+        file, _, name = ended.case.nodeid.rpartition("::")
+        case_ref = uncollected_case_ref(self.contexts, run.suite, ended.case.nodeid, file=file, name=name)
+        is_same = case_ref.case.case_sha256 == ended.case.case_sha256
+        return self._scored(run, case_ref, ended) if is_same else None
 
-    def _findings(self, run: SuiteRun) -> tuple[str, ...]:
-        ids = [result.case.test_id for result in run.results]
-        remarks = partial(run.pack.remarks, run.suite.config, ids)
-        said: Sequence[str] = self._of_pack(run, "remarks", lambda: [*map(self._redact, remarks())], [])
-        return (*self._replaced(run), *self._unrecorded(run), *said)
-
-    def _replaced(self, run: SuiteRun) -> tuple[str, ...]:
-        """Say how many answers of the resumed run were asked for again: the first ones may have been worse."""
-        prior = run.writer.prior
-        if prior is None or not prior.replaced:
-            return ()
-        answers = pluralize(prior.replaced, "answer")
-        return (f"{answers} of an earlier session of this run: replaced, because a case or the suite has changed.",)
-
-    def _unrecorded(self, run: SuiteRun) -> tuple[str, ...]:
-        """Say for how many cases a run that records kept nothing, since their target made no call that it could see."""
-        context = self.contexts.opened(run.suite)
-        if self.contexts.settings.mode != "record" or context is None or not context.is_recorded:
-            return ()
+    def _findings(self, run: SuiteRun) -> Iterator[str]:
+        """Yield remarks on the run as a whole, and note whether it has recorded nothing."""
+        prior, context = run.writer.prior, self.contexts.opened(run.suite)
+        if prior is not None and prior.replaced:
+            # the first answers may have been worse
+            answers = pluralize(prior.replaced, "answer")
+            yield f"{answers} of an earlier session of this run: replaced, because a case or the suite has changed."
         judged = [result for result in run.results if result.score.counted]
-        missing = [result for result in judged if result.attempt.cassette_sha256 is None]
-        if not missing:
-            return ()
-        run.has_recorded_nothing = len(missing) == len(judged)
-        cases = "" if run.has_recorded_nothing else f" for {pluralize(len(missing), 'case')}"
-        own = f"have its client read {_BASE_URLS}, " if context.serves_gateway else ""
-        advice = f"call models through context.llm, {own}or mark the target with without_model if it calls none"
-        return (f"Nothing was recorded{cases}: the target called no model through packbench; {advice}.",)
+        missing = sum(result.attempt.cassette_sha256 is None for result in judged)
+        if self.contexts.settings.mode == "record" and context.is_recorded and missing:
+            # the target made no call that the run could see
+            run.has_recorded_nothing = missing == len(judged)
+            cases = "" if run.has_recorded_nothing else f" for {pluralize(missing, 'case')}"
+            own = f"have its client read {_BASE_URLS}, " if context.serves_gateway else ""
+            advice = f"call models through context.llm, {own}or mark the target with without_model if it calls none"
+            yield f"Nothing was recorded{cases}: the target called no model through packbench; {advice}."
+        remarks: list[str] = []
+        with self._calling_pack(run, "remarks"):
+            ids = [result.case.test_id for result in run.results]
+            remarks = list(map(self._redact, run.pack.remarks(run.suite.config, ids)))
+        yield from remarks
 
-    def _is_empty_shard(self, run: SuiteRun, session: pytest.Session) -> bool:
-        """Whether the suite has cases but this shard none: then the run is complete, and merge needs it."""
-        ended = _has_collected(session)
-        return self.contexts.settings.shard is not None and ended and run.case_count > 0 and run.due_count == 0
-
-    def _note_empty(self, run: SuiteRun, session: pytest.Session) -> None:
-        name, selection = run.suite.name, self.config.stash[SELECTION]
-        if name in selection.named and not self._collector.collected[name]:
-            run.problems.append(f'suite "{name}" has no case under {run.suite.cases_path}; add one')
-        elif name in selection.required and _has_collected(session):
-            advice = "select at least one, or do not name the suite"
-            run.problems.append(f'suite "{name}" is requested by name, but none of its cases is selected; {advice}')
+    def _has_run(self, run: SuiteRun, session: pytest.Session) -> bool:
+        """Whether the suite was run; notes why it was not, where it was requested by name."""
+        name, selection, codes = run.suite.name, self.config.stash[SELECTION], pytest.ExitCode
+        has_collected = session.exitstatus in {codes.OK, codes.TESTS_FAILED, codes.NO_TESTS_COLLECTED}
+        # the shard of a suite with cases may have none: then the run is complete, and merge needs it
+        is_empty_shard = self.contexts.settings.shard is not None and run.case_count > 0 and run.due_count == 0
+        if run.selected or (is_empty_shard and has_collected):
+            return True
+        # controls alone can be replayed: they are no run of the suite
+        if not run.control_results:
+            if name in selection.named and not self.contexts.collected[name]:
+                run.problems.append(f'suite "{name}" has no case under {run.suite.cases_path}; add one')
+            elif name in selection.required and has_collected:
+                advice = "select at least one, or do not name the suite"
+                run.problems.append(f'suite "{name}" is requested by name, but none of its cases is selected; {advice}')
+        return False
 
     def _write_report(self, run: SuiteRun, session: pytest.Session) -> None:
         if run.conclusion is None or run.problems:
@@ -632,7 +574,7 @@ class Recorder:
         try:
             from pytest_packbench.reports.document import run_document
 
-            document = run_document(run.conclusion, self.place(run, None).options)
+            document = run_document(run.conclusion, run.rerun)
             run.writer.complete(document, document_of(self.config, session, run.by_nodeid))
         except (OSError, MemoryError, RecursionError) as error:
             session.exitstatus = session.exitstatus or pytest.ExitCode.TESTS_FAILED
@@ -644,11 +586,10 @@ class Recorder:
         """Return the metadata of a suite's run with its results so far."""
         contexts, suite = self.contexts, run.suite
         pack, context = run.pack, contexts.opened(suite)
-        backend, model = (context.backend, context.model) if context is not None and context.backend else (None, None)
         resumed = run.writer.prior
         started_at = resumed.run.started_at if resumed is not None and resumed.run is not None else ""
         return Run(
-            run_id=self.run_id,
+            run_id=self.contexts.run_id,
             suite=suite.name,
             description=suite.config.description,
             pack=pack.name,
@@ -657,8 +598,8 @@ class Recorder:
             bundled=suite.bundled,
             mode=contexts.settings.mode,
             target=target_names(run.results) or join_sorted(run.targets) or contexts.target_name(suite),
-            backend=backend,
-            model=model,
+            backend=context.backend or None,
+            model=context.model if context.backend else None,
             started_at=started_at or format_timestamp(self.started_ns),
             finished_at=timestamp_now(),
             partial=partial_reason(
@@ -670,33 +611,30 @@ class Recorder:
                 shard=contexts.settings.shard,
             ),
             versions=versions(),
-            settings=self._settings(suite),
+            settings=self._settings(context),
         )
 
-    def _settings(self, suite: Suite) -> dict[str, Any]:
+    def _settings(self, context: SuiteContext) -> dict[str, Any]:
         """Return the options that can change a result, and what the run spent."""
-        contexts = self.contexts
-        settings, context = contexts.settings, contexts.opened(suite)
+        settings = self.contexts.settings
         values: dict[str, Any] = {"gate": settings.gate}
-        if cluster := contexts.pack_of(suite).cluster:
+        if cluster := context.pack.cluster:
             values[CLUSTER_SETTING] = cluster
         if settings.shard is not None:
             values["shard"] = str(settings.shard)
         if settings.trials > 1:
-            values |= {"trials": settings.trials, "trials_rule": suite.config.trials_rule()}
-        if context is not None and context.live is not None:
-            caps = settings.caps
-            limits = {"max_tokens": caps.tokens, "max_cost": caps.cost, "max_seconds": caps.seconds}
+            values |= {"trials": settings.trials, "trials_rule": context.suite.config.trials_rule()}
+        if context.live is not None:
             client = context.live.primary
             temperature = settings.temperature if client is None else client.backend.temperature
             values |= {"temperature": temperature, "concurrency": settings.concurrency}
-            values |= {name: cap for name, cap in limits.items() if cap is not None}
-            values[SPENT] = sum_spending([*self._spent, contexts.clients.ledger.as_json()])
-        if context is not None and context.runs_program:
+            values |= {name: cap for name, cap in zip(CAPS, settings.caps, strict=True) if cap is not None}
+            values[SPENT] = sum_spending([*self._spent, self.contexts.clients.ledger.as_json()])
+        if context.runs_program:
             values[PROGRAM_RUNS] = True
         if not settings.record_prompts:
             values[RECORD_PROMPTS] = False
-        if context is not None and context.guards:
+        if context.guards:
             values["guards"] = [guard_name(guard) for guard in context.guards]
         return values
 
@@ -707,12 +645,6 @@ def _release_cases(suite: Suite, session: pytest.Session) -> None:
         run = run_of(item)
         if run is not None and run.suite is suite:
             run.loaded = None
-
-
-def _has_collected(session: pytest.Session) -> bool:
-    """Whether the session ended after a complete collection."""
-    codes = pytest.ExitCode
-    return session.exitstatus in {codes.OK, codes.TESTS_FAILED, codes.NO_TESTS_COLLECTED}
 
 
 def _first_line(report: pytest.TestReport) -> str:

@@ -9,6 +9,7 @@ import pytest
 from pytest_packbench.cases.files import CaseIndex, case_file_sha256, suite_locations
 from pytest_packbench.cases.recordings import find_recording
 from pytest_packbench.model.errors import CassetteError
+from pytest_packbench.model.score import FIXTURE
 from pytest_packbench.runs.resume import MISSING_CASE, ResumeError, check_unchanged, find_resumed
 
 if TYPE_CHECKING:
@@ -20,31 +21,35 @@ if TYPE_CHECKING:
 OPTION = "--packbench-resume"
 
 
-def resumed_run(config: pytest.Config, contexts: SessionSuites) -> ResumedRun:
-    """Find and read the run to resume.
+def resume(contexts: SessionSuites, *, collecting: bool) -> None:
+    """Find and read the run to resume, which no other session resumes until the end of this one.
+
+    Args:
+        contexts: the suites of the session, which gets the run.
+        collecting: whether collection has started, so that cases come from marked tests only.
 
     Raises:
         pytest.UsageError: the run does not exist, or it can't be read.
     """
-    settings = contexts.settings
+    if collecting:
+        raise pytest.UsageError(f"{OPTION}: tests marked with packbench_cases can't be resumed; run them without it")
+    config, settings = contexts.config, contexts.settings
     # a worker of xdist must not look for the latest run itself
-    from_controller = getattr(config, "workerinput", {}).get(OPTION, {})
+    from_controller = getattr(config, "workerinput", {}).get(OPTION, "")
     try:
         resumed = find_resumed(
-            from_controller.get("folder", settings.resume),
+            from_controller or settings.resume,
             settings.output,
             contexts.suites,
             relative_to=settings.home,
-            rerun_changed=settings.resume_changed == "run",
-            recording_sha256=_recording_sha256 if settings.mode == "fixture" else None,
+            rerun_changed=settings.resume_changed,
+            recording_sha256=_recording_sha256 if settings.mode == FIXTURE else None,
             is_worker=bool(from_controller),
         )
     except ResumeError as error:
         raise _usage_error(error) from None
-    for name in from_controller.get("dropped", ()):
-        if name in resumed.prior:
-            resumed.prior[name].clear()
-    return resumed
+    config.add_cleanup(resumed.release)
+    contexts.run_id, contexts.resumed = resumed.run_id, resumed
 
 
 def check_resumed(resumed: ResumedRun, suite: Suite, now: Run) -> None:

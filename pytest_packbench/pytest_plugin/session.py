@@ -17,10 +17,6 @@ from pytest_packbench.engine.targets import TimeLimit, Watchdog
 from pytest_packbench.plugin import (
     CONTEXTS,
     CONTROLLER,
-    KEEP,
-    PREFETCHER,
-    RESUMED,
-    RUN_ID,
     SELECTION,
     THRESHOLDS,
     collect_less_garbage,
@@ -37,8 +33,8 @@ from pytest_packbench.pytest_plugin.suites import open_suites
 from pytest_packbench.pytest_plugin.terminal import Progress, Terminal
 
 if TYPE_CHECKING:
-    from pytest_packbench.pytest_plugin.prefetch import Prefetcher
     from pytest_packbench.pytest_plugin.suites import SessionSuites
+    from pytest_packbench.pytest_plugin.xdist import Worker
 
 
 def register(config: pytest.Config, *, collecting: bool = False) -> None:
@@ -58,39 +54,41 @@ def register(config: pytest.Config, *, collecting: bool = False) -> None:
     if pytest.version_tuple < (9,):
         # it drops an argument that contains another one, and all that only the first one selects
         config.args[:] = [argument for argument in config.args if argument not in selection.contained]
-    contexts = open_suites(config, read_settings(config), selection.suites)
-    config.stash[CONTEXTS] = contexts
+    contexts = config.stash[CONTEXTS] = open_suites(config, read_settings(config), selection.suites)
     collector = Collector(contexts, selection)
     _add(config, collector, GarbageCollection(), Reporter(), Secrets(contexts.redactor), LastResort())
     enable(config, late=collecting)
     register_integrations(config, collecting=collecting)
-    prefetcher = None if collecting else _start_prefetcher(config, contexts)
-    config.stash[RUN_ID] = _run_id(config)
+    contexts.run_id = _run_id(config)
+    if not collecting:
+        _start_prefetcher(contexts)
     if contexts.settings.resume:
-        _resume(config, contexts, collecting=collecting)
+        from pytest_packbench.pytest_plugin.resume import resume
+
+        resume(contexts, collecting=collecting)
     if hasattr(config, "workerinput"):
         from pytest_packbench.pytest_plugin.xdist import Worker
 
-        _add(config, Worker(collector, contexts, prefetcher))
+        keeper: Worker | Recorder = Worker(contexts)
     else:
-        _register_reporting(config, collector, contexts, prefetcher)
+        keeper = Recorder(contexts)
+    _add(config, keeper)
+    contexts.keep = keeper.keep
+    if contexts.prefetcher is not None:
+        contexts.prefetcher.on_ended = keeper.keep
+    if isinstance(keeper, Recorder):
+        _register_reporting(keeper)
 
 
-def _register_reporting(
-    config: pytest.Config, collector: Collector, contexts: SessionSuites, prefetcher: Prefetcher | None
-) -> None:
-    """Register what takes results and shows them, in the controller of xdist or the only process."""
-    recorder = Recorder(config, contexts, collector)
-    recorder.check_resumed()
-    errors = ErrorGroups()
-    _add(config, recorder, errors, Terminal(recorder, errors), Termination())
+def _register_reporting(recorder: Recorder) -> None:
+    """Register what shows results, in the controller of xdist or the only process."""
+    config, contexts, errors = recorder.config, recorder.contexts, ErrorGroups()
+    _add(config, errors, Terminal(recorder, errors), Termination())
     if os.environ.get("GITHUB_STEP_SUMMARY") or os.environ.get("GITHUB_ACTIONS") == "true":
         from pytest_packbench.pytest_plugin.integrations import GitHub
 
         _add(config, GitHub(recorder, os.environ))
-    config.stash[KEEP] = recorder.journal
-    if prefetcher is not None:
-        prefetcher.on_ended = recorder.journal_ended
+    prefetcher = contexts.prefetcher
     if prefetcher is not None and contexts.settings.mode != "fixture":
         progress = Progress(config, contexts.clients.ledger, prefetcher)
         _add(config, progress)
@@ -115,18 +113,6 @@ def _check_no_plan(config: pytest.Config) -> None:
             )
 
 
-def _resume(config: pytest.Config, contexts: SessionSuites, *, collecting: bool) -> None:
-    if collecting:
-        raise pytest.UsageError(
-            "--packbench-resume: tests marked with packbench_cases can't be resumed; run them without it"
-        )
-    from pytest_packbench.pytest_plugin.resume import resumed_run
-
-    resumed = resumed_run(config, contexts)
-    config.add_cleanup(resumed.release)
-    config.stash[RUN_ID], config.stash[RESUMED] = resumed.run_id, resumed
-
-
 def _run_id(config: pytest.Config) -> str:
     from pytest_packbench.runs.folder import new_run_id
 
@@ -139,15 +125,14 @@ def _run_id(config: pytest.Config) -> str:
     return new_run_id(seed)
 
 
-def _start_prefetcher(config: pytest.Config, contexts: SessionSuites) -> Prefetcher | None:
+def _start_prefetcher(contexts: SessionSuites) -> None:
+    config = contexts.config
     is_controller = config.pluginmanager.hasplugin(CONTROLLER)
-    if not contexts.settings.prefetches or is_controller or config.option.collectonly:
-        return None
-    from pytest_packbench.pytest_plugin.prefetch import Prefetcher
+    if contexts.settings.prefetches and not is_controller and not config.option.collectonly:
+        from pytest_packbench.pytest_plugin.prefetch import Prefetcher
 
-    config.stash[PREFETCHER] = prefetcher = Prefetcher(config, contexts)
-    _add(config, prefetcher)
-    return prefetcher
+        contexts.prefetcher = Prefetcher(config, contexts)
+        _add(config, contexts.prefetcher)
 
 
 # the default from Python 3.13 on

@@ -10,7 +10,7 @@ import math
 import os
 import sys
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
@@ -21,14 +21,21 @@ import pytest
 from pytest_packbench import plugin
 from pytest_packbench.cases.files import LINES_SUFFIX, SUFFIXES, file_stem, find_case
 from pytest_packbench.cases.recordings import count_controls, needs_gateway
-from pytest_packbench.cases.suites import describe_case_counts, named_suites, suite_names, unknown_suite_message
+from pytest_packbench.cases.suites import (
+    Project,
+    describe_case_counts,
+    named_suites,
+    suite_names,
+    unknown_suite_message,
+)
 from pytest_packbench.model.errors import pluralize
-from pytest_packbench.model.run import MODES, RECORDED, STUB, Caps, RunOptions, Shard
+from pytest_packbench.model.run import CAPS, MODES, RECORDED, STUB, Caps, RunOptions, Shard
+from pytest_packbench.model.score import FIXTURE
 from pytest_packbench.model.suite import CONTROLS, FIXTURES
 from pytest_packbench.packs import TARGET_FILES
 from pytest_packbench.plugin import BY_NAME, LEFT_OUT, REMOVED, SELECTION, rootdir_of, setting_of, suites_root
 from pytest_packbench.policy import DEFAULT_SETTINGS, HOOKS, policy_settings
-from pytest_packbench.runs.folder import BASELINE_WORDS, is_run_id
+from pytest_packbench.runs.folder import BASELINE_WORDS, NO_BASELINE, is_run_id
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -38,18 +45,29 @@ if TYPE_CHECKING:
 
 _CONCURRENCY = 8
 _CASE_TIMEOUT_S = {"fixture": 60.0, "live": 300.0, "record": 300.0}
-_MAX_CALLS = 100
 _YES_NO = {"yes": True, "true": True, "1": True, "no": False, "false": False, "0": False}
+_WORDS: dict[str, Mapping[str, Any]] = {
+    **{name: {word: word for word in (BY_NAME[name].option or {})["choices"]} for name in ("mode", "gate", "gateway")},
+    **dict.fromkeys(("baseline_optional", "record_prompts", "allow_processes"), _YES_NO),
+    "resume_changed": {"refuse": False, "run": True},
+    "stale": {"warn": False, "error": True},
+}
+"""What the words of a setting mean."""
 _NUMBERS: dict[str, tuple[type[int | float], float, float]] = {
+    **dict.fromkeys(("concurrency", "trials", "max_tokens", "max_calls", "max_output_tokens"), (int, 1, math.inf)),
     # an alarm of the operating system has no shorter time, and none of many years
-    "case_timeout": (float, 1e-3, 1e6),
-    "call_timeout": (float, 1e-3, 1e6),
-    "max_cost": (float, 1e-6, math.inf),
-    "max_seconds": (float, 1e-6, math.inf),
+    **dict.fromkeys(("case_timeout", "call_timeout"), (float, 1e-3, 1e6)),
+    **dict.fromkeys(("max_cost", "max_seconds"), (float, 1e-6, math.inf)),
     "temperature": (float, 0, 2),
     "retries": (int, 0, math.inf),
 }
-"""The type, the minimum and the maximum of numbers; of others, a whole number from 1."""
+"""The type, the minimum and the maximum of numbers."""
+_NEEDED = {
+    "shard": "a part such as 2/5, or no such option",
+    "policy_from": "a commit, a branch, a run id or a path of a run",
+    "resume": "latest, a run id or the folder of a run, or no such option",
+}
+"""What an option has to have for a value that may not be empty."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,7 +84,7 @@ class Settings(RunOptions):
         fail_on: conditions on the comparison that fail the run, separated by commas; empty for none.
         policy_from: the base whose acceptance policy the suites are compared with; empty for none.
         resume: the run to resume: `latest`, an id or a path; empty for a new run.
-        resume_changed: `refuse`, or `run` to run changed cases again.
+        resume_changed: whether changed cases are run again.
         home: the folder that relative paths start from, absolute.
     """
 
@@ -79,7 +97,7 @@ class Settings(RunOptions):
     fail_on: str
     policy_from: str
     resume: str
-    resume_changed: Literal["refuse", "run"]
+    resume_changed: bool
     home: Path
 
     @property
@@ -261,135 +279,117 @@ def show_suites(config: pytest.Config) -> int:
     return int(status)
 
 
-class _Reader:
-    """Reads values; an invalid one is a usage error that names its source."""
+def _given(config: pytest.Config, name: str) -> tuple[Any, str]:
+    """Return a setting with its source."""
+    value, source = setting_of(name, config.option, config.getini)
+    if not value and source.startswith("--") and name in _NEEDED:
+        # as of an unset variable
+        raise pytest.UsageError(f"{source}: got no value; expected {_NEEDED[name]}")
+    return value, source
 
-    def __init__(self, config: pytest.Config) -> None:
-        self._config = config
-        self._home = home_of(config)
 
-    def given(self, name: str, expected: str = "") -> tuple[Any, str]:
-        """Return a setting with its source.
+def _plain(config: pytest.Config, name: str) -> Any:
+    """Return a setting: a word, a number, None where that is not set, or else a text."""
+    value, source = _given(config, name)
+    words = _WORDS.get(name)
+    if words is not None:
+        _check_word(value, source, words)
+        return words[value]
+    if name not in _NUMBERS:
+        return str(value)
+    # an option without a value is not set
+    return _number(value or BY_NAME[name].default, source, *_NUMBERS[name])
 
-        Args:
-            name: its name.
-            expected: what an option has to have for a value; empty if it may be without.
-        """
-        value, source = setting_of(name, self._config.option, self._config.getini)
-        if expected and source.startswith("--") and not value:
-            raise pytest.UsageError(f"{source}: got no value; expected {expected}")
-        return value, source
 
-    def value(self, name: str, allowed: Iterable[str] | None = None) -> Any:
-        """Return a value, one of `allowed` if that is set."""
-        value, source = self.given(name)
-        if allowed is not None and value not in allowed:
-            # an empty value means not set
-            listed = ", ".join(filter(None, allowed))
-            raise pytest.UsageError(f"{source}: got {value!r}; expected one of {listed}")
-        return value
+def _check_word(value: Any, source: str, words: Iterable[str]) -> None:
+    if value not in words:
+        raise pytest.UsageError(f"{source}: got {value!r}; expected one of {', '.join(words)}")
 
-    def text(self, name: str) -> str:
-        """Return a value as text."""
-        return str(self.value(name))
 
-    def choice(self, name: str) -> Any:
-        """Return a value, one of the choices of its option."""
-        option = BY_NAME[name].option or {}
-        return self.value(name, option["choices"])
+def _number(value: str, source: str, kind: type[int | float], minimum: float, maximum: float) -> int | float | None:
+    """Return a number within its limits; None if it is not set."""
+    if not value:
+        return None
+    # a number that is none is outside as well
+    with suppress(ValueError, OverflowError):
+        if math.isfinite(number := kind(value)) and minimum <= number <= maximum:
+            return number
+    most = "" if maximum == math.inf else f", at most {maximum:.0f}"
+    noun = "a whole number" if kind is int else "a number"
+    raise pytest.UsageError(f"{source}: got {value!r}; expected {noun}, {minimum:g} or more{most}")
 
-    def yes(self, name: str) -> bool:
-        """Return whether a setting is yes."""
-        return _YES_NO[self.value(name, _YES_NO)]
 
-    def number(self, name: str) -> Any:
-        """Return a number within its limits; None if it is not set."""
-        value, source = self.given(name)
-        if value in {"", None}:
-            return None
-        kind, minimum, maximum = _NUMBERS.get(name, (int, 1, math.inf))
-        # a number that is none is outside as well
-        with suppress(ValueError, OverflowError):
-            if math.isfinite(number := kind(value)) and minimum <= number <= maximum:
-                return number
-        most = "" if maximum == math.inf else f", at most {maximum:.0f}"
-        noun = "a whole number" if kind is int else "a number"
-        raise pytest.UsageError(f"{source}: got {value!r}; expected {noun}, {minimum:g} or more{most}")
+def _check_backend(config: pytest.Config, name: str) -> None:
+    if name in {"", STUB, RECORDED}:
+        return
+    from pytest_packbench.backends import backend_names, is_backend
 
-    def path(self, text: str) -> Path:
-        """Return a path, relative to the folder that they start from, as an absolute one."""
-        return Path(os.path.normpath(self._home / text))
+    # those of installed distributions are looked for only where no other has the name
+    if not is_backend(name):
+        _check_word(*_given(config, "backend"), (*backend_names(), STUB, RECORDED))
 
-    def backend(self) -> str:
-        """Return the name of a backend, `stub` or `recorded`; empty where nothing is set."""
-        name = self.text("backend")
-        if name in {"", STUB, RECORDED}:
-            return name
-        from pytest_packbench.backends import backend_names, is_backend
 
-        # those of installed distributions are looked for only where no other has the name
-        if is_backend(name):
-            return name
-        return str(self.value("backend", (*backend_names(), STUB, RECORDED)))
+def _guards(config: pytest.Config) -> tuple[str, ...] | None:
+    """Return the names of guards; None where nothing is set."""
+    names = tuple(suite_names(_given(config, "guard")[0])) or None
+    if names is None or "none" not in names:
+        return names
+    if names != ("none",):
+        raise pytest.UsageError("--packbench-guard: got none and other guards; expected none alone, or guards only")
+    return ()
 
-    def guards(self) -> tuple[str, ...] | None:
-        """Return the names of guards; None where nothing is set."""
-        names = tuple(suite_names(self.value("guard"))) or None
-        if names is None or "none" not in names:
-            return names
-        if names != ("none",):
-            raise pytest.UsageError("--packbench-guard: got none and other guards; expected none alone, or guards only")
-        return ()
 
-    def shard(self) -> Shard | None:
-        """Return the shard; None if it is not set."""
-        # without a value, as of an unset variable, all would run
-        value, source = self.given("shard", "a part such as 2/5, or no such option")
-        if not value:
-            return None
-        if SELECTION in self._config.stash and self._config.stash[SELECTION].files:
-            raise pytest.UsageError(f"{source}: got {value!r} and the path of a case; expected one of them")
-        try:
-            return Shard.parse(str(value))
-        except ValueError as error:
-            raise pytest.UsageError(f"{source}: {error}") from None
+def _shard(config: pytest.Config) -> Shard | None:
+    value, source = _given(config, "shard")
+    if not value:
+        return None
+    if SELECTION in config.stash and config.stash[SELECTION].files:
+        raise pytest.UsageError(f"{source}: got {value!r} and the path of a case; expected one of them")
+    try:
+        return Shard.parse(str(value))
+    except ValueError as error:
+        raise pytest.UsageError(f"{source}: {error}") from None
 
-    def baseline(self, *, optional: bool) -> str:
-        """Return what to compare with: a word, the id of a run, or a path."""
-        value = self.text("baseline")
-        if value in BASELINE_WORDS or is_run_id(value):
-            return value
-        path = self.path(value)
-        if not path.exists() and not optional:
-            expected = f"{', '.join(BASELINE_WORDS)}, the id of a run or a path"
-            raise pytest.UsageError(f"--packbench-baseline: no run at {path}; expected {expected}")
-        return str(path)
 
-    def conditions(self, baseline: str) -> str:
-        """Return the conditions on the comparison with a baseline; empty where none are set."""
-        value, source = self.given("fail_on")
-        text = str(value)
-        if not text:
-            return ""
-        if baseline == "none":
-            raise pytest.UsageError(f"{source}: got {text!r} without a baseline; expected --packbench-baseline as well")
-        from pytest_packbench.analysis.changes import FIGURES, ConditionError, parse_conditions
+def _baseline(name: str, home: Path, *, optional: bool) -> str:
+    """Return what to compare with: a word, the id of a run, or a path."""
+    if name in BASELINE_WORDS or is_run_id(name):
+        return name
+    path = _path(name, home)
+    if not path.exists() and not optional:
+        expected = f"{', '.join(BASELINE_WORDS)}, the id of a run or a path"
+        raise pytest.UsageError(f"--packbench-baseline: no run at {path}; expected {expected}")
+    return str(path)
 
-        try:
-            parse_conditions(text, FIGURES)
-        except ConditionError as error:
-            raise pytest.UsageError(f"{source}: {error}") from None
-        return text
 
-    def cache(self, mode: str) -> Path | None:
-        """Return the folder of the response cache; None where nothing is set, and in fixture mode."""
-        value = self.text("cache")
-        if not value or mode == "fixture":
-            return None
-        path = self.path(value)
-        if path.exists() and not path.is_dir():
-            raise pytest.UsageError(f"--packbench-cache: {path} is not a folder; expected a folder, or a new name")
-        return path
+def _check_conditions(config: pytest.Config, baseline: str) -> None:
+    """Check the conditions on the comparison with a baseline."""
+    text, source = _given(config, "fail_on")
+    if not text:
+        return
+    if baseline == NO_BASELINE:
+        raise pytest.UsageError(f"{source}: got {text!r} without a baseline; expected --packbench-baseline as well")
+    from pytest_packbench.analysis.changes import FIGURES, ConditionError, parse_conditions
+
+    try:
+        parse_conditions(text, FIGURES)
+    except ConditionError as error:
+        raise pytest.UsageError(f"{source}: {error}") from None
+
+
+def _cache(name: str, home: Path, mode: str) -> Path | None:
+    """Return the folder of the response cache; None where nothing is set, and in fixture mode."""
+    if not name or mode == FIXTURE:
+        return None
+    path = _path(name, home)
+    if path.exists() and not path.is_dir():
+        raise pytest.UsageError(f"--packbench-cache: {path} is not a folder; expected a folder, or a new name")
+    return path
+
+
+def _path(name: str, home: Path) -> Path:
+    """Return a path that may be relative to a folder as an absolute one."""
+    return Path(os.path.normpath(home / name))
 
 
 def being_debugged(config: pytest.Config) -> bool:
@@ -410,76 +410,62 @@ def read_settings(config: pytest.Config) -> Settings:
     Raises:
         pytest.UsageError: a value is invalid; one line with its source and what is expected.
     """
-    read = _Reader(config)
     for name, instead in REMOVED.items():
-        value, source = read.given(name)
+        value, source = setting_of(name, config.option, config.getini)
         if value is not None:
             raise pytest.UsageError(f"{source}: there is no such setting any more; {instead}")
-    mode = read.choice("mode")
-    debugged = being_debugged(config)
-    trials = read.number("trials") or 1
-    if mode == "fixture" and trials > 1:
+    # a field with the name of a setting has its value
+    given = {each.name: _plain(config, each.name) for each in fields(Settings) if each.name in BY_NAME}
+    home, mode, debugged = home_of(config), given["mode"], being_debugged(config)
+    if mode == FIXTURE and given["trials"] > 1:
         raise pytest.UsageError(
-            f"--packbench-trials: got {trials} in fixture mode, in which all trials are equal; "
+            f"--packbench-trials: got {given['trials']} in fixture mode, in which all trials are equal; "
             "use --packbench-mode=live or record"
         )
-    limit = read.number("case_timeout") or _CASE_TIMEOUT_S[mode]
-    optional = read.yes("baseline_optional")
-    baseline = read.baseline(optional=optional)
-    caps = Caps(**{name: read.number(f"max_{name}") for name in ("tokens", "cost", "seconds")})
+    limit_s = _plain(config, "case_timeout") or _CASE_TIMEOUT_S[mode]
+    baseline = _baseline(given["baseline"], home, optional=given["baseline_optional"])
+    _check_backend(config, given["backend"])
+    _check_conditions(config, baseline)
     return Settings(
-        mode=mode,
-        target=read.text("target"),
-        backend=read.backend(),
-        model=read.text("model"),
-        base_url=read.text("base_url"),
-        guards=read.guards(),
-        debugged=debugged,
-        concurrency=1 if debugged else read.number("concurrency") or (_CONCURRENCY if mode == "live" else 1),
-        trials=trials,
-        caps=caps,
-        max_calls=read.number("max_calls") or _MAX_CALLS,
-        case_timeout_s=None if debugged else limit,
-        call_timeout_s=read.number("call_timeout"),
-        retries=read.number("retries"),
-        temperature=read.number("temperature"),
-        max_output_tokens=read.number("max_output_tokens"),
-        gate=read.choice("gate"),
-        gateway=read.choice("gateway"),
-        shard=read.shard(),
-        output=read.path(read.value("output")),
-        baseline=baseline,
-        baseline_optional=optional,
-        fail_on=read.conditions(baseline),
-        policy_from=str(read.given("policy_from", "a commit, a branch, a run id or a path of a run")[0]),
-        resume=str(read.given("resume", "latest, a run id or the folder of a run, or no such option")[0]),
-        resume_changed=read.value("resume_changed", ("refuse", "run")),
-        cache=read.cache(mode),
-        stale_is_error=read.value("stale", ("warn", "error")) == "error",
-        record_prompts=read.yes("record_prompts"),
-        allow_processes=read.yes("allow_processes"),
-        root=rootdir_of(config),
-        home=home_of(config),
-        files={name: read.path(path) for name in TARGET_FILES if (path := read.value(name))},
-        workers=int(getattr(config, "workerinput", {}).get("workercount", 1)),
-        stops=(KeyboardInterrupt, pytest.exit.Exception),
+        **given
+        | {
+            "guards": _guards(config),
+            "debugged": debugged,
+            "concurrency": 1 if debugged else given["concurrency"] or (_CONCURRENCY if mode == "live" else 1),
+            "caps": Caps(*(_plain(config, name) for name in CAPS)),
+            "case_timeout_s": None if debugged else limit_s,
+            "call_timeout_s": _plain(config, "call_timeout"),
+            "shard": _shard(config),
+            "output": _path(given["output"], home),
+            "baseline": baseline,
+            "cache": _cache(given["cache"], home, mode),
+            "stale_is_error": _plain(config, "stale"),
+            "root": rootdir_of(config),
+            "home": home,
+            "files": {
+                name: _path(path, home)
+                for name in TARGET_FILES
+                if (path := setting_of(name, config.option, config.getini)[0])
+            },
+            "workers": int(getattr(config, "workerinput", {}).get("workercount", 1)),
+            "stops": (KeyboardInterrupt, pytest.exit.Exception),
+        }
     )
 
 
-def settings_of_policy(config: pytest.Config) -> dict[str, Any]:
-    """Return the settings that decide what fails a run, from option, environment variable or ini key, as compared."""
+def project_of(config: pytest.Config) -> Project:
+    """Return the project, without packs: with the settings that decide what fails a run, as they are compared.
+
+    They come from option, environment variable or ini key.
+    """
     values = {name: setting_of(name, config.option, config.getini)[0] for name in DEFAULT_SETTINGS}
-    suites = suite_names(config.getini("packbench_suite") or ())
-    path = config.inipath
-    return policy_settings(values, suites, "" if path is None else os.path.relpath(path, rootdir_of(config)))
-
-
-def hook_files(config: pytest.Config) -> tuple[str, ...]:
-    """Return the files with the hooks that decide what is tested, for `Project`."""
+    suites, path = suite_names(config.getini("packbench_suite") or ()), config.inipath
+    settings = policy_settings(values, suites, "" if path is None else os.path.relpath(path, rootdir_of(config)))
     callers = (getattr(config.hook, f"pytest_packbench_{name}") for name in HOOKS)
     functions = (implementation.function for caller in callers for implementation in caller.get_hookimpls())
     codes = (getattr(inspect.unwrap(function), "__code__", None) for function in functions)
-    return tuple(sorted({code.co_filename for code in codes if code is not None}))
+    hooks = tuple(sorted({code.co_filename for code in codes if code is not None}))
+    return Project(home_of(config), find_named(config)[0], settings=settings, hooks=hooks)
 
 
 def check_cases_exist(selection: Selection) -> None:

@@ -7,6 +7,7 @@ import.
 from __future__ import annotations
 
 import os
+from collections import Counter
 from contextlib import contextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Any, NoReturn
@@ -14,7 +15,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import pytest
 
 from pytest_packbench.cases import load
-from pytest_packbench.engine.contexts import SuiteContexts, UserHooks, shown_path
+from pytest_packbench.engine.contexts import SuiteContexts, shown_path
 from pytest_packbench.engine.external_io import TargetError
 from pytest_packbench.engine.targets import make_importable
 from pytest_packbench.model.errors import SuiteError, describe_error
@@ -22,21 +23,24 @@ from pytest_packbench.model.redaction import redact_options
 from pytest_packbench.model.run import SetupError
 from pytest_packbench.model.suite import CONFIG_NAME
 from pytest_packbench.packs.registry import PackError, Packs
-from pytest_packbench.plugin import PREFETCHER, RESUMED, SERVING, rootdir_of, setting_of
-from pytest_packbench.reports.terminal import expected_text, printable
+from pytest_packbench.plugin import CONTEXTS, SERVING, rootdir_of, setting_of
+from pytest_packbench.reports.terminal import printable
 
 if TYPE_CHECKING:
-    from collections.abc import Generator, Iterable, Iterator, Sequence
+    from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+    from pathlib import Path
 
     from pytest_packbench.cases.suites import FoundSuite
     from pytest_packbench.engine.contexts import SuiteContext
-    from pytest_packbench.engine.result_builder import CaseRef
     from pytest_packbench.engine.serving import Serving
     from pytest_packbench.model.case import LoadedCase
     from pytest_packbench.model.pack import Pack
     from pytest_packbench.model.redaction import Redactor
     from pytest_packbench.model.suite import Suite
+    from pytest_packbench.pytest_plugin.prefetch import Prefetcher
     from pytest_packbench.pytest_plugin.settings import Settings
+    from pytest_packbench.runs.journal import Entry
+    from pytest_packbench.runs.resume import ResumedRun
 
 
 REFUSED = "packbench_refused"
@@ -128,7 +132,24 @@ def _check_conftests(config: pytest.Config, found: FoundSuite) -> None:
 
 
 class SessionSuites(SuiteContexts):
-    """The suites of a session with the contexts that run their cases."""
+    """The suites of a session with the contexts that run their cases, and the hooks of its user.
+
+    Attributes:
+        config: the session's.
+        settings: its settings.
+        collected: the number of cases by suite, before any is deselected.
+        run_id: the id of its run.
+        resumed: the run that it resumes; None for a new one.
+        prefetcher: starts attempts before pytest reaches their items; None where none does.
+        keep: stores an ended attempt, on any thread, or a result at once, before pytest reports its item; returns
+            whether it is on the disk.
+    """
+
+    packs: Packs
+    run_id: str = ""
+    resumed: ResumedRun | None = None
+    prefetcher: Prefetcher | None = None
+    keep: Callable[[Entry], bool]
 
     def __init__(self, config: pytest.Config, settings: Settings, packs: Packs) -> None:
         # other plugins may have options with keys
@@ -136,17 +157,47 @@ class SessionSuites(SuiteContexts):
         serving = config.stash.get(SERVING, None)
         late = None if settings.gateway == "off" or settings.mode != "fixture" else partial(serve, config)
         names = setting_of("secrets", config.option, config.getini)[0]
-        super().__init__(
-            settings, packs, _hooks_of(config), secrets, secret_names=names, serving=serving, serve_late=late
-        )
+        super().__init__(settings, packs, secrets, secret_names=names, serving=serving, serve_late=late)
         self.config = config
         self.settings = settings
-        self._packs_by_name = packs
+        self.collected = Counter[str]()
+
+    def hooked_target(self, suite: Suite) -> object:
+        """Return what `pytest_packbench_target` does."""
+        try:
+            return self.config.hook.pytest_packbench_target(config=self.config, suite=suite)
+        except Exception as error:
+            raise TargetError(f"the hook pytest_packbench_target raised {describe_error(error)}") from error
+
+    def hooked_guards(self, suite: Suite) -> list[Any]:
+        """Return what all hooks `pytest_packbench_guards` do."""
+        results = self.config.hook.pytest_packbench_guards(config=self.config, suite=suite)
+        return [guard for guards in results for guard in guards]
+
+    def hooked_judges(self) -> dict[str, Any]:
+        """Return what all hooks `pytest_packbench_judges` do; the first of a name wins."""
+        results = reversed(self.config.hook.pytest_packbench_judges(config=self.config))
+        return {name: judge for judges in results for name, judge in judges.items()}
 
     def open(self, suite: Suite) -> SuiteContext:
         """Return a suite's context; the errors of `SuiteContexts.open` become usage errors."""
         with usage_errors(self.redactor):
             return super().open(suite)
+
+    def close(self) -> None:
+        """End what is in flight, and the tasks that cases left on the event loop of a target."""
+        if self.prefetcher is not None:
+            self.prefetcher.close()
+        super().close()
+
+    @property
+    def output(self) -> Path:
+        """The folder of reports: that of the resumed run, or else as set."""
+        return self.settings.output if self.resumed is None else self.resumed.base
+
+    def kept(self, suite: Suite, case_id: str, sha256: str | None) -> Mapping[int, Entry]:
+        """Return what the resumed run has of a case with this hash by trial: results, and attempts not scored yet."""
+        return {} if self.resumed is None else self.resumed.kept(suite, case_id, sha256)
 
     def join(self, found: FoundSuite) -> Suite:
         """Return a suite, and read it if it is new in the session.
@@ -155,7 +206,7 @@ class SessionSuites(SuiteContexts):
             pytest.UsageError: the suite can't be used.
         """
         if found.name not in self.suites:
-            suite = read_suite(self.config, found, self._packs_by_name)
+            suite = read_suite(self.config, found, self.packs)
             with usage_errors():
                 self.add(suite)
         return self.suites[found.name]
@@ -175,15 +226,6 @@ class SessionSuites(SuiteContexts):
         unused = self.pack_of(suite).unused_rules(expected, suite.config) if is_known else ()
         return [f"{file}: {rule}" for rule in unused]
 
-    def expected_text(self, case_refs: Iterable[CaseRef]) -> str:
-        """Describe how many model calls these cases are expected to make, without those of a resumed run."""
-        resumed = self.config.stash.get(RESUMED, None)
-        expected = self.expected_calls(
-            case_refs,
-            lambda ref: 0 if resumed is None else len(resumed.kept(ref.suite, ref.case.case_id, ref.case.case_sha256)),
-        )
-        return expected_text(expected, self.settings.mode)
-
 
 def open_suites(config: pytest.Config, settings: Settings, found: Iterable[FoundSuite]) -> SessionSuites:
     """Read the requested suites, and open the backends that they need.
@@ -198,25 +240,6 @@ def open_suites(config: pytest.Config, settings: Settings, found: Iterable[Found
         for suite in suites:
             contexts.prepare(suite)
     return contexts
-
-
-def _hooks_of(config: pytest.Config) -> UserHooks:
-    def target(suite: Suite) -> object:
-        try:
-            return config.hook.pytest_packbench_target(config=config, suite=suite)
-        except Exception as error:
-            raise TargetError(f"the hook pytest_packbench_target raised {describe_error(error)}") from error
-
-    def guards(suite: Suite) -> list[Any]:
-        results = config.hook.pytest_packbench_guards(config=config, suite=suite)
-        return [guard for guards in results for guard in guards]
-
-    def judges() -> dict[str, Any]:
-        # the first of a name wins
-        results = reversed(config.hook.pytest_packbench_judges(config=config))
-        return {name: judge for judges in results for name, judge in judges.items()}
-
-    return UserHooks(target=target, guards=guards, judges=judges)
 
 
 def serve(config: pytest.Config) -> Serving:
@@ -252,7 +275,8 @@ class OtherTests:
         from pytest_packbench.pytest_plugin.case_run import file_run
 
         # a marked test calls its model itself, without the gateway
-        if PREFETCHER in item.config.stash or file_run(item) is not None:
+        contexts = item.config.stash.get(CONTEXTS, None)
+        if (contexts is not None and contexts.prefetcher is not None) or file_run(item) is not None:
             return (yield)
         with self._serving.restored():
             return (yield)

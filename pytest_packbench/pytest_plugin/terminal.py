@@ -19,7 +19,7 @@ from pytest_packbench.model.errors import pluralize
 from pytest_packbench.model.run import BUNDLED
 from pytest_packbench.pytest_plugin.case_run import file_runs
 from pytest_packbench.pytest_plugin.explain import VERBOSE, target_options
-from pytest_packbench.reports.terminal import caps_text, gateway_text, prompts_text, spent_text
+from pytest_packbench.reports.terminal import caps_text, expected_text, gateway_text, prompts_text, spent_text
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Mapping, Sequence
@@ -73,12 +73,13 @@ class Terminal:
         contexts = self._recorder.contexts
         if contexts.settings.mode == "fixture" or self._recorder.config.option.collectonly:
             return []
-        cases = [run.case_ref() for run in file_runs(items)]
-        return [contexts.expected_text(cases), self._caps(shared=False)] if cases else []
+        cases = [(run.case_ref(), len(run.earlier())) for run in file_runs(items)]
+        expected = expected_text(contexts.expected_calls(cases), contexts.settings.mode)
+        return [expected, self._caps(shared=False)] if cases else []
 
     def _opened(self) -> list[SuiteContext]:
         contexts = self._recorder.contexts
-        return [context for suite in contexts.suites.values() if (context := contexts.opened(suite)) is not None]
+        return list(map(contexts.opened, contexts.suites.values()))
 
     def _caps(self, *, shared: bool) -> str:
         models = [context.live for context in self._opened() if context.live is not None]
@@ -88,13 +89,13 @@ class Terminal:
     def _header(self, suite: Suite) -> list[str]:
         contexts = self._recorder.contexts
         mode, target, context = contexts.settings.mode, contexts.target_name(suite), contexts.opened(suite)
-        model = f", {context.backend} {context.model}".rstrip() if context is not None and context.backend else ""
-        names = ", ".join(map(guard_name, context.guards)) if context is not None else ""
+        model = f", {context.backend} {context.model}".rstrip() if context.backend else ""
+        names = ", ".join(map(guard_name, context.guards))
         guards = f", guards {names}" if names else ""
         lines = [f"{suite_line(suite, mode)}, target {target}{model}{guards}"]
-        if self._recorder.resumed is not None:
-            lines.append(self._recorder.resumed.header_line(suite.name))
-        if context is not None and context.caller.opaque and mode == "fixture":
+        if contexts.resumed is not None:
+            lines.append(contexts.resumed.header_line(suite.name))
+        if context.caller.opaque and mode == "fixture":
             is_run = context.runs_program
             what = "pipeline run; children are not walled in" if is_run else "pipeline not run: scoring only"
             lines.append(f"packbench: suite {suite.name}: {what}")
@@ -155,7 +156,7 @@ class Terminal:
             verb = "waits" if waiting == 1 else "wait"
             counted = f"{pluralize(waiting, 'recording')} {verb} for approval"
             # without them, it would replay with another target or other guards
-            options = [each for each in target_options(self._recorder.contexts, run.suite) if each[1]]
+            options = [each for each in target_options(self._recorder.contexts.opened(run.suite)) if each[1]]
             shown = "".join(f" --option={shlex.quote(f'--packbench-{name}={value}')}" for name, value in options)
             reporter.line(f"{counted}: packbench accept {run.suite.name}{shown}")
         folder = os.path.relpath(run.writer.folder, self._recorder.config.invocation_params.dir)

@@ -23,10 +23,7 @@ import pytest
 from pytest_packbench import __version__
 from pytest_packbench.plugin import (
     JOURNALED_ATTRIBUTE,
-    KEEP,
     RESULTS_ATTRIBUTE,
-    RESUMED,
-    RUN_ID,
     SAME,
     SELECTION,
     rootdir_of,
@@ -35,11 +32,10 @@ from pytest_packbench.plugin import (
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 
-    from pytest_packbench.model.result import EndedAttempt, Result
-    from pytest_packbench.pytest_plugin.collection import Collector
-    from pytest_packbench.pytest_plugin.prefetch import Prefetcher
+    from pytest_packbench.model.result import Result
     from pytest_packbench.pytest_plugin.recorder import Recorder
     from pytest_packbench.pytest_plugin.suites import SessionSuites
+    from pytest_packbench.runs.journal import Entry
 
 SEED = "packbench_seed"
 DIST = "packbench_dist"
@@ -100,7 +96,7 @@ class Controller:
             from pytest_packbench.pytest_plugin.settings import check_cases_exist
 
             check_cases_exist(session.config.stash[SELECTION])
-            # before the workers start, which read the journal
+            # before the workers start, which read the journal: what no longer applies is not in it any more
             self.recorder.begin_journals(resumed=True)
         try:
             return (yield)
@@ -147,15 +143,15 @@ class Controller:
             node.workerinput[SAME] = "" if recorder is None else json.dumps(common_ground(recorder.contexts))
         if recorder is None:
             return
-        if is_other and (recorder.resumed is not None or recorder.contexts.settings.mode == "record"):
+        if is_other and (recorder.contexts.resumed is not None or recorder.contexts.settings.mode == "record"):
             raise pytest.UsageError(
                 f"worker {name_of_worker(node)} can't write into the folders of this machine; record and resume with "
                 "workers on this machine (-n)"
             )
-        if recorder.resumed is not None:
+        if recorder.contexts.resumed is not None:
             from pytest_packbench.pytest_plugin.resume import OPTION
 
-            node.workerinput[OPTION] = recorder.resumed.worker_input()
+            node.workerinput[OPTION] = str(recorder.contexts.resumed.folder)
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_xdist_node_collection_finished(self, node: Any, ids: Sequence[str]) -> None:
@@ -189,7 +185,7 @@ class Controller:
                 recorder.select_control(suite.name, nodeid)
             elif path.is_relative_to(suite.path if is_stray else suite.cases_path):
                 case_ref = partial(uncollected_case_ref, recorder.contexts, suite, nodeid, file=file, name=name)
-                recorder.select(suite.name, nodeid, case_ref)
+                recorder.select(suite, nodeid, case_ref)
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> Any:
@@ -270,24 +266,16 @@ class Controller:
 class Worker:
     """The hooks of a worker."""
 
-    def __init__(self, collector: Collector, contexts: SessionSuites, prefetcher: Prefetcher | None) -> None:
-        self._collector = collector
+    def __init__(self, contexts: SessionSuites) -> None:
         self._contexts = contexts
-        self._prefetcher = prefetcher
         self._marked = ""
         self._is_ending = False
         self._kept: dict[int, Result] = {}
         from pytest_packbench.runs.journal import WorkerJournals
 
-        config = contexts.config
-        resumed = config.stash.get(RESUMED, None)
-        base = resumed.base if resumed is not None else contexts.settings.output
-        given: dict[str, str] = config.workerinput  # type: ignore[attr-defined]  # xdist sets it on workers
+        given: dict[str, str] = contexts.config.workerinput  # type: ignore[attr-defined]  # xdist sets it on workers
         self._same = given.get(SAME)
-        self._journals = WorkerJournals(base, config.stash[RUN_ID], given["workerid"])
-        config.stash[KEEP] = self._keep
-        if prefetcher is not None:
-            prefetcher.on_ended = self._keep_ended
+        self._journals = WorkerJournals(contexts.output, contexts.run_id, given["workerid"])
 
     def pytest_sessionstart(self, session: pytest.Session) -> None:
         """Watch the connection to the controller: its end must not leave a worker that goes on alone."""
@@ -304,22 +292,23 @@ class Worker:
         if self._is_ending:
             return
         session.shouldstop = "the controller is gone"
-        if self._prefetcher is not None:
-            self._prefetcher.runner.stop()
+        if self._contexts.prefetcher is not None:
+            self._contexts.prefetcher.runner.stop()
         time.sleep(_GRACE_S)
         if not self._is_ending:
             # a target does not return
             os._exit(1)
 
-    def _keep_ended(self, ended: EndedAttempt) -> bool:
-        is_kept = self._journals.append(ended)
+    def keep(self, entry: Entry) -> bool:
+        """Append an ended attempt, on any thread, or a result to this worker's journal; return whether it is there."""
+        from pytest_packbench.model.result import Result
+
+        is_kept = self._journals.append(entry)
+        if is_kept and isinstance(entry, Result):
+            self._kept[id(entry)] = entry
         if self._journals.problem:
             self._contexts.stop_unstored(self._journals.problem)
         return is_kept
-
-    def _keep(self, result: Result) -> None:
-        if self._journals.append(result):
-            self._kept[id(result)] = result
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_collection_finish(self, session: pytest.Session) -> None:
@@ -357,16 +346,16 @@ class Worker:
 
     def pytest_sessionfinish(self, session: pytest.Session) -> None:
         """End what is in flight, and send what only this process knows."""
+        from pytest_packbench.engine.offline import take_late
+
         self._is_ending = True
-        if self._prefetcher is not None:
-            self._prefetcher.close()
-        self._journals.close()
         self._contexts.close()
+        self._journals.close()
         told: dict[str, Any] = {
-            "collected": self._collector.collected,
+            "collected": self._contexts.collected,
             "spent": self._contexts.clients.ledger.as_json(),
             "marked": self._marked,
-            "late": {name: self._contexts.take_late(suite) for name, suite in self._contexts.suites.items()},
+            "late": {name: take_late(suite) for name, suite in self._contexts.suites.items()},
         }
         if self._same is not None:
             # with suites of marked tests, and modules that cases imported

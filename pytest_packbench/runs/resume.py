@@ -135,7 +135,6 @@ class ResumedRun:
         rerun_changed: whether changed cases and suites are run again instead of refused.
         recording_sha256: returns the hash of the recording of a suite's case; None without a readable one. None in live
             and record mode, where scores do not depend on recordings.
-        dropped: suites whose prior results were all discarded, because their rules or settings have changed.
         locks: descriptors that keep other sessions from resuming it at the same time.
     """
 
@@ -144,12 +143,12 @@ class ResumedRun:
     prior: dict[str, PriorResults]
     rerun_changed: bool
     recording_sha256: Callable[[Suite, str], str | None] | None
-    dropped: list[str] = field(default_factory=list)
     locks: list[int] = field(default_factory=list)
 
-    def worker_input(self) -> dict[str, Any]:
-        """Return what an xdist worker needs to resume the same run, as plain JSON."""
-        return {"folder": str(next(iter(self.prior.values())).folder), "dropped": self.dropped}
+    @property
+    def folder(self) -> Path:
+        """The folder of the run of one of its suites."""
+        return next(iter(self.prior.values())).folder
 
     def release(self) -> None:
         """Let other sessions resume the run."""
@@ -347,7 +346,6 @@ def check_unchanged(resumed: ResumedRun, now: Run, case_sha256: Callable[[str], 
     if changes:
         resumed.require_rerun(now.suite, changes)
         prior.clear()
-        resumed.dropped.append(now.suite)
     hashes = {case_id: case_sha256(case_id) for case_id in prior.attempts}
     changed = {case_id: sha256 for case_id, sha256 in hashes.items() if prior.was_scored_differently(case_id, sha256)}
     if changed:

@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from pytest_packbench.model.control import ControlResult
     from pytest_packbench.model.result import EndedAttempt
     from pytest_packbench.model.run import Run
+    from pytest_packbench.runs.journal import Entry
     from pytest_packbench.runs.resume import PriorResults
 
 _ENCODER = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), default=str)
@@ -270,28 +271,26 @@ class RunResults:
         self._header = header
         # attempts in the journal whose case was not reported yet, by node id and trial
         self._unreported: dict[str, dict[int, Result]] = {}
-        self._journaled: set[tuple[str, int, str, str]] = set()
+        prior = () if writer.prior is None else writer.prior.entries()
+        self._journaled = {_identity(each) for each in prior if isinstance(each, Result)}
 
     def open_journal(self, *, checks_space: bool = False) -> bool:
         """Open the journal; return whether it can be written, and with `checks_space` a MiB more."""
         is_open = self.guard(lambda: self.writer.open_journal(self._header))
         return is_open and (not checks_space or self.guard(self.writer.check_space))
 
-    def mark_journaled(self) -> None:
-        """Remember that the prior results of a resumed run are in its journal already; call before any is discarded."""
-        if self.writer.prior is not None:
-            self._journaled.update(_identity(each) for each in self.writer.prior.entries() if isinstance(each, Result))
+    def keep(self, entry: Entry) -> bool:
+        """Append a result to the journal before its case is reported, or an ended attempt, on any thread.
 
-    def add_ended(self, ended: EndedAttempt) -> bool:
-        """Append an attempt whose target has ended to the open journal, on any thread; return whether it is written."""
-        journal = self.writer.journal
-        return journal is not None and self.guard(lambda: journal.append(ended))
-
-    def add_attempt(self, result: Result) -> None:
-        """Append an attempt to the journal before its case is reported."""
-        self._journaled.add(_identity(result))
-        self._unreported.setdefault(result.case.nodeid, {})[result.attempt.trial] = result
-        self._append(result)
+        Returns:
+            Whether it is written; an ended attempt only to a journal that is open.
+        """
+        if isinstance(entry, Result):
+            self._journaled.add(_identity(entry))
+            self._unreported.setdefault(entry.case.nodeid, {})[entry.attempt.trial] = entry
+        elif self.writer.journal is None:
+            return False
+        return self._append(entry)
 
     def add_case(self, trials: tuple[Result, ...], *, journaled: bool = False) -> None:
         """Add the results of a reported case, one for each trial, and append those missing in the journal to it.
@@ -313,18 +312,18 @@ class RunResults:
         """Return the journaled attempts at a case that was not reported yet, by trial."""
         return self._unreported.get(nodeid, {})
 
-    def carry_over(self) -> list[str]:
-        """Add the prior results of cases that this session did not select, and return their node ids."""
-        if self.writer.prior is None:
-            return []
+    def carry_over(self, scored: Callable[[EndedAttempt], Result | None]) -> None:
+        """Add the prior results of cases that this session did not select.
+
+        Args:
+            scored: returns the result of an attempt that has ended; None if it no longer counts.
+        """
         reported = {trials[0].case.case_id for trials in self.by_nodeid.values()}
-        carried = []
-        for case_id, attempts in self.writer.prior.attempts.items():
-            trials = tuple(each for _, each in sorted(attempts.items()) if isinstance(each, Result))
-            if trials and case_id not in reported:
+        attempts = {} if self.writer.prior is None else self.writer.prior.attempts
+        for entries in (entries for case_id, entries in attempts.items() if case_id not in reported):
+            results = (each if isinstance(each, Result) else scored(each) for _, each in sorted(entries.items()))
+            if trials := tuple(filter(None, results)):
                 self.by_nodeid[trials[0].case.nodeid] = trials
-                carried.append(trials[0].case.nodeid)
-        return carried
 
     def ordered(self) -> list[Result]:
         """Return all results in the order of all files."""
@@ -345,8 +344,8 @@ class RunResults:
             return False
         return True
 
-    def _append(self, result: Result) -> None:
-        self.guard(lambda: self.writer.open_journal(self._header).append(result))
+    def _append(self, entry: Entry) -> bool:
+        return self.guard(lambda: self.writer.open_journal(self._header).append(entry))
 
 
 def _identity(result: Result) -> tuple[str, int, str, str]:

@@ -56,6 +56,13 @@ def test_a_property_of_the_user_may_be_anything(project: Project) -> None:
     assert project.records()["one"]["passed"]
 
 
+def test_a_session_that_deselects_all_its_tests_has_run_none(project: Project) -> None:
+    project.case("one")
+    project.write("test_own.py", marked(CHECK))
+    assert project.run("-k", "nothing").ret == pytest.ExitCode.NO_TESTS_COLLECTED
+    assert not project.folders()
+
+
 def test_each_verdict_as_for_items_from_files(both: Project) -> None:
     both.write("test_own.py", MODULE)
     for name, fields in DATA["verdicts"].items():

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from pytest_packbench.engine.contexts import SuiteContexts, UserHooks
+from pytest_packbench.engine.contexts import SuiteContexts
 from pytest_packbench.engine.external_io import TargetError
 from pytest_packbench.engine.result_builder import CaseRef
 from pytest_packbench.engine.targets import import_object
@@ -49,14 +49,17 @@ def calling_target(request: Any, context: Any) -> dict[str, float]:
 
 
 def contexts(options: RunOptions | None = None, **hooks: Any) -> SuiteContexts:
-    return SuiteContexts(options or RunOptions(), {"echo": GuardedPack()}, UserHooks(**hooks))
+    made = SuiteContexts(options or RunOptions(), {"echo": GuardedPack()})
+    for name, hook in hooks.items():
+        setattr(made, f"hooked_{name}", hook)
+    return made
 
 
 def test_a_suite_runs_the_target_of_a_hook(tmp_path: Path) -> None:
     prepared, echo_suite = contexts(target=lambda _: silent_target), suite(tmp_path)
     prepared.prepare(echo_suite)
     # in fixture mode nothing is opened before a case needs it
-    assert prepared.opened(echo_suite) is None
+    assert prepared.opened(echo_suite).target_name == ""
     context = prepared.context(echo_suite)
     assert (context.target_name, context.asks_model) == ("hook:silent_target", False)
     assert context.caller.target is silent_target
@@ -93,7 +96,7 @@ def test_a_mistake_in_options_or_rules_is_one_line(tmp_path: Path, expected: Exp
         with pytest.raises(SetupError) as error:
             contexts(options, target=lambda _, target=target: target).prepare(suite(tmp_path, **rules))
         lines.append(f"{name}: {str(error.value).replace(str(tmp_path), '<folder>')}\n")
-    scripted = SuiteContexts(RunOptions(mode="live", backend="stub", model="m"), {"echo": ScriptedPack()}, UserHooks())
+    scripted = SuiteContexts(RunOptions(mode="live", backend="stub", model="m"), {"echo": ScriptedPack()})
     with pytest.raises(SetupError) as error:
         scripted.prepare(suite(tmp_path))
     lines.append(f"no such scripted model: {error.value}\n")
@@ -121,5 +124,5 @@ def test_as_many_calls_are_expected_as_recorded_else_one_per_attempt(tmp_path: P
     case_refs = [CaseRef.at(echo_suite, EchoPack(), each, case_id=each.case.id, nodeid="", file="") for each in cases]
     attempts = {"a": 1, "b": 0, "c": 2, "d": 0}
     prepared = contexts(RunOptions(trials=2), target=lambda _: calling_target)
-    calls = prepared.expected_calls(case_refs, lambda case_ref: attempts[case_ref.case.case_id])
+    calls = prepared.expected_calls((each, attempts[each.case.case_id]) for each in case_refs)
     assert calls == ExpectedCalls(cases=2, trials=2, recorded=3, unrecorded=2, external=0)

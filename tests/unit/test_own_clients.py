@@ -15,7 +15,7 @@ import pytest
 from pytest_packbench import VerifyRequest, without_model
 from pytest_packbench.backends import BackendError
 from pytest_packbench.engine.cache import AnswerCache
-from pytest_packbench.engine.contexts import SuiteContexts, UserHooks
+from pytest_packbench.engine.contexts import SuiteContexts
 from pytest_packbench.engine.external_io import TargetError
 from pytest_packbench.engine.metering import Ledger, PricedBackend
 from pytest_packbench.engine.serving import Serving
@@ -23,7 +23,7 @@ from pytest_packbench.engine.targets import as_target
 from pytest_packbench.model.redaction import Redactor
 from pytest_packbench.model.request import ModelAnswer, Usage
 from pytest_packbench.model.run import Caps, RunOptions, SetupError
-from pytest_packbench.model.suite import Prices
+from pytest_packbench.model.suite import Prices, Suite
 from pytest_packbench.reports.terminal import spent_text
 from pytest_packbench.runs.metadata import sum_spending
 from tests.servers.fake import FakeServer, Reply
@@ -60,8 +60,11 @@ def reporting(_: VerifyRequest) -> dict[str, Any]:
 
 
 def prepare(folder: Path, target: Callable[..., Any], options: RunOptions) -> None:
-    hooks = UserHooks(target=lambda _: target)
-    SuiteContexts(options, {"echo": EchoPack()}, hooks).prepare(suite(folder))
+    class Hooked(SuiteContexts):
+        def hooked_target(self, suite: Suite) -> object:
+            return target
+
+    Hooked(options, {"echo": EchoPack()}).prepare(suite(folder))
 
 
 @pytest.mark.parametrize(

@@ -57,7 +57,7 @@ def test_scored_and_ended_attempts_are_kept_and_others_repeated() -> None:
     )
     assert known.header_line("other") == "packbench: suite other: resuming run 01RUN: 0 attempts kept"
     assert resumed(SCORED[0]).header_line("toy") == "packbench: suite toy: resuming run 01RUN: 1 attempt kept"
-    assert known.worker_input() == {"folder": str(Path("out/toy/01RUN")), "dropped": []}
+    assert known.folder == Path("out/toy/01RUN")
 
 
 def test_an_attempt_on_another_recording_is_repeated_in_fixture_mode() -> None:
@@ -98,7 +98,7 @@ def test_a_run_by_other_rules_is_refused_or_dropped(name: str) -> None:
     assert message.endswith(f"{line}; {advice}")
     known.rerun_changed = True
     check_unchanged(known, run(**now), lambda _: ONE)
-    assert (known.dropped, known.prior["toy"].replaced, known.prior["toy"].entries()) == (["toy"], 4, [])
+    assert (known.prior["toy"].replaced, known.prior["toy"].entries()) == (4, [])
 
 
 def test_cases_that_changed_or_are_gone_are_refused_or_discarded() -> None:
@@ -113,7 +113,7 @@ def test_cases_that_changed_or_are_gone_are_refused_or_discarded() -> None:
     known.rerun_changed = True
     check_unchanged(known, run(), lambda case_id: {"a": "2", "e": MISSING_CASE}.get(case_id, ONE))
     prior = known.prior["toy"]
-    assert (list(prior.attempts), prior.replaced, known.dropped) == (["b", "c", "q"], 2, [])
+    assert (list(prior.attempts), prior.replaced) == (["b", "c", "q"], 2)
 
 
 def test_what_a_run_left_is_read_or_named(tmp_path: Path) -> None:

@@ -116,9 +116,7 @@ def test_an_attempt_is_written_to_the_journal_once_and_a_resumed_run_carries_ove
     writer: RunWriter, tmp_path: Path
 ) -> None:
     results = RunResults(writer, lambda: RUN)
-    # of a run that is not resumed there are none
-    results.mark_journaled()
-    results.add_attempt(GOOD)
+    assert results.keep(GOOD)
     assert results.unreported(GOOD.case.nodeid) == {0: GOOD}
     results.add_case((GOOD,))
     results.add_case((BAD,))
@@ -131,17 +129,18 @@ def test_an_attempt_is_written_to_the_journal_once_and_a_resumed_run_carries_ove
     prior = PriorResults.of(writer.folder, RUN, [GOOD, BAD], [of_worker])
     resumed = RunWriter(tmp_path / "b", "toy", "01RUN", prior=prior)
     results = RunResults(resumed, lambda: RUN)
-    assert sorted(results.carry_over()) == [GOOD.case.nodeid, BAD.case.nodeid]
+    results.carry_over(lambda _: None)
+    assert sorted(results.by_nodeid) == [GOOD.case.nodeid, BAD.case.nodeid]
     assert results.ordered() == [GOOD, BAD]
     results = RunResults(resumed, lambda: RUN)
-    results.mark_journaled()
     results.add_case((GOOD,))
     new = recorded_result(case_result("b", timestamp="2026-01-01T00:00:00.000Z"), "01RUN")
     results.add_case((new,))
     resumed.close_journal()
     assert not of_worker.exists()
     assert read_journal(resumed.folder / "journal.jsonl") == (RUN, [GOOD, BAD, new])
-    assert results.carry_over() == []
+    results.carry_over(lambda _: None)
+    assert results.ordered() == [GOOD, new]
 
 
 def test_a_baseline_is_found_or_the_reason_is_said(tmp_path: Path) -> None:

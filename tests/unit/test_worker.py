@@ -6,9 +6,6 @@ import json
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
-import pytest
-
-from pytest_packbench.plugin import KEEP, RUN_ID
 from pytest_packbench.pytest_plugin.xdist import TOLD, Worker
 from pytest_packbench.runs.journal import Journal, is_locked, read_worker_journals
 from tests.unit.run_builders import case_result
@@ -20,20 +17,21 @@ if TYPE_CHECKING:
 def test_the_journals_of_a_worker_that_ends_are_closed(tmp_path: Path) -> None:
     folder = tmp_path / "toy" / "01RUN"
     folder.mkdir(parents=True)
-    stash = pytest.Stash()
-    stash[RUN_ID] = "01RUN"
-    config: Any = SimpleNamespace(stash=stash, workerinput={"workerid": "gw0"}, workeroutput={})
+    config: Any = SimpleNamespace(workerinput={"workerid": "gw0"}, workeroutput={})
     ended: list[bool] = []
     contexts: Any = SimpleNamespace(
         config=config,
-        settings=SimpleNamespace(output=tmp_path, mode="fixture"),
+        output=tmp_path,
+        run_id="01RUN",
         clients=SimpleNamespace(ledger=SimpleNamespace(as_json=lambda: {"calls": 1})),
         suites={},
+        prefetcher=None,
+        collected={"toy": 1},
         close=lambda: ended.append(True),
     )
     session: Any = SimpleNamespace(config=config)
-    worker = Worker(SimpleNamespace(collected={"toy": 1}), contexts, None)  # type: ignore[arg-type] # what it needs
-    stash[KEEP](case_result("a"))
+    worker = Worker(contexts)
+    assert worker.keep(case_result("a"))
     (path,) = folder.iterdir()
     assert is_locked(path)
     worker.pytest_sessionfinish(session)

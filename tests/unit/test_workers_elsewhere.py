@@ -85,7 +85,7 @@ def settings_with(**changes: Any) -> Any:
         "baseline": "none",
     }
     values |= {"baseline_optional": False, "fail_on": "", "policy_from": "", "resume": ""}
-    return Settings(**{**values, "resume_changed": "refuse", "home": Path("/"), **changes})
+    return Settings(**{**values, "resume_changed": False, "home": Path("/"), **changes})
 
 
 def _compare(one: Machine, other: Machine) -> str:

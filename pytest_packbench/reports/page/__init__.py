@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from pytest_packbench.analysis.counting import cases_of
 from pytest_packbench.reports.blocks import html_text
 from pytest_packbench.reports.plots import BINS
+from pytest_packbench.runs.folder import DIFF, PAGE, SUMMARY
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -24,7 +25,9 @@ if TYPE_CHECKING:
     from pytest_packbench.model.report import Outline
     from pytest_packbench.model.result import Result
     from pytest_packbench.reports.page.case_data import CaseBlocks, CaseSources
+    from pytest_packbench.reports.story import Place
     from pytest_packbench.runs.reading import StoredRun
+    from pytest_packbench.runs.writer import RunWriter
 
 MAX_CASES = 10_000
 """How many cases a page contains at most."""
@@ -190,6 +193,31 @@ def page_html(
         runs="".join([overview_html(pages, title, redact) if several else "", *runs]),
         data="".join([*blocks, f"<script>{script}</script>\n" if script else ""]),
     )
+
+
+def write_pages(writer: RunWriter, page: RunPage, place: Place, redact: Callable[[str], str]) -> None:
+    """Write the pages of a run, and its controls, into its folder.
+
+    Args:
+        writer: writes the files of the run.
+        page: what its page shows.
+        place: where `summary.md` is read.
+        redact: replaces secrets in a text.
+
+    Raises:
+        OSError: a file can't be written.
+    """
+    from pytest_packbench.reports.story import summary_markdown
+
+    conclusion, outcome = page.conclusion, page.conclusion.baseline
+    writer.write_controls(() if conclusion.controls is None else conclusion.controls.results)
+    writer.write_page(SUMMARY, summary_markdown(conclusion, place=place))
+    writer.write_page(PAGE, page_html([page], title=conclusion.run.suite, redact=redact))
+    if outcome is not None and outcome.compared is not None:
+        from pytest_packbench.reports.diff import diff_markdown
+
+        text = diff_markdown(outcome.compared, outcome.met, figures=conclusion.paired_figures)
+        writer.write_page(DIFF, redact(text))
 
 
 @cache

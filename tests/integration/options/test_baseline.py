@@ -45,6 +45,12 @@ def test_a_run_is_compared_with_the_last_complete_one(project: Project) -> None:
     result.stdout.fnmatch_lines(["baseline: not compared:*not a run document*"])
 
 
+def test_an_empty_name_is_not_none(project: Project) -> None:
+    # as of an unset variable
+    project.case("a")
+    assert project.run_toy("--packbench-baseline=").ret == pytest.ExitCode.TESTS_FAILED
+
+
 def test_the_command_compares_folders_reports_and_records(
     project: Project, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

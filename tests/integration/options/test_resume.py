@@ -188,6 +188,16 @@ def test_a_change_is_refused_or_repeated(project: Project, message: str) -> None
     assert records[0]["score"] == (0.9 if message == "case a changed" else 1.0)
 
 
+def test_workers_use_no_result_that_the_controller_has_discarded(project: Project) -> None:
+    run_with_errors(project)
+    project.suite(text=LOWER)
+    project.run_toy(RESUME, "-o", "packbench_resume_changed=run", "-n", "2").assert_outcomes(passed=5)
+    assert sorted(called_cases(project)) == ALL
+    records = project.lines("records.jsonl")
+    assert [record["packbench"]["case_id"] for record in records] == ALL
+    assert len({record["packbench"]["suite_sha256"] for record in records}) == 1
+
+
 def test_results_of_cases_that_are_not_selected_are_kept(project: Project) -> None:
     run_with_errors(project)
     project.run(*(f"{CASES}/plain/{name}.json::{name}" for name in ("a", "x")), RESUME)
