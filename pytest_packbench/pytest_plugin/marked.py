@@ -374,7 +374,6 @@ def _run_for(tests: MarkedTests, item: pytest.Item, case: SuiteCase) -> MarkedRu
         item=item,
         nodeid=item.nodeid,
         suite=case.suite,
-        pack=case.pack,
         path=Path(case.at.path),
         file=case.file,
         line=case.at.line,

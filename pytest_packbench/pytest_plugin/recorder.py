@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 import pytest
 
-from pytest_packbench.cases.recordings import count_controls, hide_prompts, source_texts
+from pytest_packbench.cases.recordings import find_controls, hide_prompts, source_texts
 from pytest_packbench.cases.suites import Project, case_counts
 from pytest_packbench.engine.conditions import guard_name
 from pytest_packbench.engine.recordings import discard_recording, recording_problem
@@ -240,33 +240,26 @@ class Recorder:
 
     def _conclude_controls(self, run: SuiteRun) -> None:
         """Count the controls of a suite; those that pytest did not report were not run."""
-        settings = self.contexts.settings
-        present = count_controls(run.suite.controls_path, settings.shard)
-        prior = run.writer.prior
-        if not present or not (run.selected or run.control_results or prior is not None):
+        settings, prior = self.contexts.settings, run.writer.prior
+        present = {found.name for found in find_controls(run.suite.controls_path)}
+        due = len(present) if settings.shard is None else sum(name in settings.shard for name in present)
+        if not due or not (run.selected or run.control_results or prior is not None):
             return
         if settings.mode != FIXTURE:
-            run.control_note = f"{pluralize(present, 'control')}: fixture mode only"
+            run.control_note = f"{pluralize(due, 'control')}: fixture mode only"
             return
         from pytest_packbench.model.control import tally_of
-
-        results = list(run.control_results.values())
-        if prior is not None:
-            results += self._carried_controls(run, {result.control for result in results})
-        run.controls = tally_of(results, present)
-
-    def _carried_controls(self, run: SuiteRun, selected: set[str]) -> list[ControlResult]:
-        """Return the controls of earlier sessions of a resumed run that are not selected now, and still exist."""
-        from pytest_packbench.cases.recordings import find_controls
         from pytest_packbench.runs.lines import read_controls
 
-        present = {found.name for found in find_controls(run.suite.controls_path)}
+        results = list(run.control_results.values())
+        # of earlier sessions those that are not selected now, and still exist
+        carried = present.difference(result.control for result in results)
         try:
-            earlier = read_controls(run.writer.folder / CONTROLS)
+            earlier = read_controls(run.writer.folder / CONTROLS) if prior is not None else []
+            results += [result for result in earlier if result.control in carried]
         except (OSError, StoredRunError) as error:
             run.problems.append(f"the controls of the resumed run can't be read: {error}")
-            return []
-        return [result for result in earlier if result.control in present - selected]
+        run.controls = tally_of(results, due)
 
     def _known_trials(self, run: SuiteRun, case_ref: CaseRef, journaled: Mapping[int, Entry]) -> dict[int, Result]:
         """Return the known trials of a case by number: of a resumed run, workers' journals, and this process."""
@@ -491,7 +484,7 @@ class Recorder:
             return None
         selections = [("cases", "selection", len(run.by_nodeid), run.due_count)]
         if run.controls is not None:
-            selections.append(("controls", "controls", len(run.controls.results), run.controls.present))
+            selections.append(("controls", "controls", run.controls.counts.selected, run.controls.counts.present))
         skipped = [
             PolicyChange(f"{what} not selected", "arguments of this run", key, "all", f"{selected} of {due}")
             for what, key, selected, due in selections

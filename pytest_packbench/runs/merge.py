@@ -247,7 +247,7 @@ class Merge:
             for opened in self._runs
         ]
         known = [tally for tally in tallies if tally is not None]
-        return [result for tally in known for result in tally.results], sum(tally.present for tally in known)
+        return [result for tally in known for result in tally.results], sum(tally.counts.present for tally in known)
 
     @property
     def shards_text(self) -> str:

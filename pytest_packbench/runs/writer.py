@@ -204,7 +204,7 @@ class RunWriter:
         """
         path = self._target / CONTROLS
         if controls:
-            write_atomic(path, b"".join(_line(control.line(self._run_id)) for control in controls))
+            write_atomic(path, b"".join(_line({"run_id": self._run_id, **control.as_json()}) for control in controls))
         else:
             # an earlier session of the run may have written it
             path.unlink(missing_ok=True)
