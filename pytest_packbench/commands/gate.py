@@ -151,18 +151,10 @@ def _gates(stored: StoredRun, suite: Suite, baselines: Mapping[str, tuple[Path, 
 
 def _controls_of(stored: StoredRun) -> tuple[str, bool]:
     """Return the line about the controls of a run, empty without any, and whether they fail it."""
-    from pytest_packbench.model.control import tally_of
-    from pytest_packbench.runs.folder import CONTROLS, StoredRunError
-    from pytest_packbench.runs.lines import controls_of_report, read_controls
+    from pytest_packbench.runs.folder import StoredRunError
 
-    folder = Path(stored.source).parent
     try:
-        if stored.source.endswith(".jsonl"):
-            # records alone do not say how many there were
-            controls = tally_of(read_controls(folder / CONTROLS, stored.run.run_id), 0)
-        else:
-            counts = None if stored.header is None else stored.stated.controls
-            controls = controls_of_report(folder, stored.run.run_id, counts)
+        controls = stored.controls()
     except StoredRunError as error:
         return f"controls: unknown: {error}", True
     return (controls.line(), bool(controls.wrong)) if controls is not None else ("", False)

@@ -139,7 +139,6 @@ def stored_page(
         UsageError: pytest can't read the project's configuration.
     """
     from pytest_packbench.analysis.conclusion import conclude
-    from pytest_packbench.runs.lines import controls_of_report
 
     results = tuple(report.results)
     run, folder, notes = report.run, Path(report.source).parent, list[str]()
@@ -154,7 +153,7 @@ def stored_page(
         figures=stated.figures,
         policy=stated.policy_changes,
         baseline=outcome,
-        controls=controls_of_report(folder, run.run_id, stated.controls),
+        controls=report.controls(),
         stored_status=stated.status,
     )
     then, now = stated.overall, counted.statistics.overall

@@ -191,7 +191,7 @@ def _stored_reports(sources: Iterable[RecordSource]) -> Iterator[Document]:
                 "run_id": opened.run.run_id,
                 "suite": opened.run.suite,
                 "figures": list(opened.stated.figures),
-                "controls": _controls_line(report.parent, opened),
+                "controls": _controls_line(opened),
             }
         except (StoredRunError, ValueError) as error:
             from pytest_packbench.reports.terminal import one_line
@@ -200,14 +200,13 @@ def _stored_reports(sources: Iterable[RecordSource]) -> Iterator[Document]:
             sys.stderr.write(f"packbench: no figures of packs: {one_line(str(error), 400)}\n")
 
 
-def _controls_line(folder: Path, report: StoredRun) -> str:
+def _controls_line(report: StoredRun) -> str:
     """Return how the controls of a run ended, with the ids of those that did not end as written."""
     from pytest_packbench.analysis.listing import name_some
     from pytest_packbench.runs.folder import StoredRunError
-    from pytest_packbench.runs.lines import controls_of_report
 
     try:
-        tally = controls_of_report(folder, report.run.run_id, report.stated.controls)
+        tally = report.controls()
     except (StoredRunError, OSError) as error:
         return f"unknown: {error}"
     if tally is None:
