@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 from pytest_packbench.cases.files import load_case
 from pytest_packbench.cases.recordings import case_of_control, escaped_name, load_control
-from pytest_packbench.engine.controls import end_of_control
 from pytest_packbench.engine.external_io import TargetError
+from pytest_packbench.engine.result_builder import end_of_control
 from pytest_packbench.model.control import ControlResult
 from pytest_packbench.model.errors import CaseError, ControlError, Problem, describe_error, single_spaced
 from pytest_packbench.model.pack import names_checks
