@@ -186,7 +186,7 @@ def _read_controls(suite: Suite, pack: Pack, findings: list[Finding]) -> dict[st
         file = escaped_name(_name(suite, each))
         source = each.label(file)
         try:
-            control = load_control(each, file=file, names_checks=names_checks(pack))
+            control = load_control(each, source=source, names_checks=names_checks(pack))
             case_of_control(control, index, source=source)
             check_target(control, pack, suite.config, source=source)
         except ControlError as error:

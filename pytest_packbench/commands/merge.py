@@ -91,7 +91,7 @@ def run(arguments: argparse.Namespace) -> int:
             # results are read one by one, so once more; a pack without figures reads none
             again = partial(writer.written_results, merged.suite)
             conclusion = replace(_with_figures(conclusion, pack, again), controls=_controls(merge, suite))
-            writer.write_controls(() if conclusion.controls is None else conclusion.controls.results)
+            writer.write_controls(conclusion.controls)
             _write_summary(writer, conclusion)
             of, path, folder = (suite, pack), writer.folder / PAGE, writer.folder
             page = project_page(conclusion, again, of, path, arguments, folder=folder, options=merge.rerun)
@@ -161,7 +161,7 @@ def _is_same(result: ControlResult, found: CaseLocation | None) -> bool:
     if found is None:
         return False
     try:
-        control = load_control(found, file=result.file)
+        control = load_control(found, source=result.file)
     except ControlError:
         return result.outcome == "broken"
     if result.expected is None:

@@ -88,11 +88,6 @@ class ControlExpected(StrictModel):
     kind: Text | None = None
     decided_by: Text | None = None
 
-    @property
-    def compares_check(self) -> bool:
-        """Whether it names the check that decides, or none."""
-        return "decided_by" in self.model_fields_set
-
     def as_json(self) -> dict[str, Any]:
         """Return it as plain JSON, as it is written."""
         return self.model_dump(mode="json", exclude_unset=True)
@@ -199,13 +194,12 @@ class ControlResult(NamedTuple):
 
     def as_json(self) -> dict[str, Any]:
         """Return it as plain JSON: its line, without the id of the run."""
-        expected, actual = self.expected, self.actual
-        return self._asdict() | {
-            "expected": None if expected is None else expected.as_json(),
-            "actual": None
-            if actual is None
-            else actual._asdict() | {"terms": [each.as_json() for each in actual.terms]},
-        }
+        line = self._asdict()
+        if self.expected is not None:
+            line["expected"] = self.expected.as_json()
+        if self.actual is not None:
+            line["actual"] = self.actual._asdict() | {"terms": [term.as_json() for term in self.actual.terms]}
+        return line
 
     @classmethod
     def from_line(cls, data: Mapping[str, Any]) -> ControlResult:
@@ -239,16 +233,13 @@ class ControlTally(NamedTuple):
 
     Attributes:
         results: one for each selected control, by its id.
-        counts: how they ended, for `report.json`.
+        wrong: those that ended otherwise, or could not be replayed.
+        counts: how many ended in which way, for `report.json`.
     """
 
     results: tuple[ControlResult, ...]
+    wrong: tuple[ControlResult, ...]
     counts: ControlCounts
-
-    @property
-    def wrong(self) -> list[ControlResult]:
-        """Those that ended otherwise, or could not be replayed."""
-        return [result for result in self.results if result.control in self.counts.wrong]
 
     def line(self, about: str = "") -> str:
         """Return how many ended as written, and how many were not replayed, with words about what controls are."""
@@ -272,18 +263,16 @@ def tally_of(results: Iterable[ControlResult], present: int) -> ControlTally | N
     controls = tuple(worst[name] for name in sorted(worst))
     if not controls and not present:
         return None
-    counts = Counter(result.outcome for result in controls)
-    wrong = tuple(result.control for result in controls if result.outcome in {"deviates", "broken"})
-    selected = len(controls)
-    return ControlTally(
-        controls,
-        ControlCounts(
-            present=max(present, selected),
-            selected=selected,
-            **{outcome: counts[outcome] for outcome in OUTCOMES},
-            wrong=wrong,
-        ),
+    wrong = tuple(result for result in controls if result.outcome in {"deviates", "broken"})
+    outcomes = Counter(result.outcome for result in controls)
+    selected = outcomes.total()
+    counts = ControlCounts(
+        present=max(present, selected),
+        selected=selected,
+        **{outcome: outcomes[outcome] for outcome in OUTCOMES},
+        wrong=tuple(result.control for result in wrong),
     )
+    return ControlTally(controls, wrong, counts)
 
 
 def control_problems(control: Control, name: str, *, names_checks: bool | None = None) -> list[Problem]:
@@ -362,7 +351,7 @@ def compare(expected: ControlExpected, end: ControlEnd) -> list[Row]:
         if term.name in UNREAD.intersection(occurring).difference(expected.terms or ()):
             deviation = f"the answer can't be read, and terms does not name {term.name}: {term.detail}"
             rows.append(Row("answer", "can be read", term.name, deviation))
-    if expected.compares_check:
+    if "decided_by" in expected.model_fields_set:
         rows.append(_row("decided by", expected.decided_by or _NOTHING, end.decided_by or _NOTHING))
     return rows
 

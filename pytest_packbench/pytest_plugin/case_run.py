@@ -30,7 +30,7 @@ from pytest_packbench.engine.result_builder import (
 )
 from pytest_packbench.model.errors import describe_error, single_spaced
 from pytest_packbench.model.record import EvalRecord
-from pytest_packbench.model.result import Result, result_sent
+from pytest_packbench.model.result import Result, result_sent, values_of
 from pytest_packbench.model.run import TEST_TARGET_PREFIX
 from pytest_packbench.model.score import is_broken, judged, reported
 from pytest_packbench.plugin import CONTEXTS, KEEP, PREFETCHER, RESULTS_ATTRIBUTE, RESUMED, RUN_ID, rootdir_of
@@ -60,6 +60,8 @@ RUN = "packbench_run"
 """The attribute of an item for its case or control."""
 CONTROL_KIND = "control"
 """The value of `kind` in the mark of a control, and in its properties."""
+_PROPERTIES = ("suite", "case_type", "difficulty", "verdict", "score", "threshold", "match_depth")
+_VALUES = values_of(*_PROPERTIES)
 
 
 class CaseFailure(AssertionError):  # noqa: N818 - tools show the name, and a failed case is not an error
@@ -164,6 +166,7 @@ class CaseItem(pytest.Item):
         packbench_run: the case or control, and what came of it.
     """
 
+    parent: pytest.Collector
     packbench_run: ItemRun
 
     @property
@@ -179,7 +182,7 @@ class CaseItem(pytest.Item):
     @property
     def ihook(self) -> Any:
         """The hooks of the file: pytest would look them up for each path again."""
-        return self.parent.ihook if self.parent is not None else super().ihook
+        return self.parent.ihook
 
     @cached_property
     def location(self) -> tuple[str, int | None, str]:
@@ -492,16 +495,8 @@ class Reporter:
 
 def properties(result: Result) -> list[tuple[str, Any]]:
     """Return the properties of a case for JUnit and other reports."""
-    values = {
-        "suite": result.case.suite,
-        "case_type": result.case.case_type,
-        "difficulty": result.case.difficulty,
-        "verdict": result.score.verdict,
-        "score": result.score.score,
-        "threshold": result.score.threshold,
-        "match_depth": result.score.match_depth,
-    }
-    return [_property(name, value) for name, value in values.items() if value not in {None, ""}]
+    values = zip(_PROPERTIES, _VALUES(result), strict=True)
+    return [_property(name, value) for name, value in values if value not in {None, ""}]
 
 
 # pytest keeps those of each case in three reports

@@ -61,6 +61,8 @@ if TYPE_CHECKING:
 
 _Run = TypeVar("_Run", bound=ItemRun)
 _MARKS = 10_000
+_CASES = f"cases{os.sep}"
+"""What the path of a case begins with, from the folder of its suite."""
 # hook implementations that are covered by other checks (pytest's) or ignore only their own folder (Hypothesis')
 _IGNORING_FOLDERS = {"main", "hypothesispytest"}
 _IGNORING = ("collect_ignore", "collect_ignore_glob")
@@ -74,6 +76,8 @@ class CaseFile(pytest.File):
         locations: returns them, without those of other shards; a file that can't be read is one as well.
     """
 
+    parent: pytest.Collector
+
     def __init__(self, *, suite: Suite, locations: Callable[[], Iterable[CaseLocation]], **kwargs: Any) -> None:
         super().__init__(**kwargs)
         self.suite = suite
@@ -82,7 +86,7 @@ class CaseFile(pytest.File):
     @property
     def ihook(self) -> Any:
         """The hooks of the folder: the same conftest.py files apply to both."""
-        return self.parent.ihook if self.parent is not None else super().ihook
+        return self.parent.ihook
 
     def collect(self) -> Iterator[pytest.Item]:
         """Yield the cases; one that can't be read is an item whose setup reports why, so that it hides no other."""
@@ -91,9 +95,8 @@ class CaseFile(pytest.File):
         for location in self.locations():
             other, problem, loaded = first.get(location.written_id), "", None
             if other is not None:
-                where = location.label(self.nodeid)
+                _set_duplicate(other, location.label(self.nodeid))
                 location = location._replace(problem=duplicate_id(location.written_id, other.where))  # noqa: PLW2901 - the same case
-                _set_duplicate(other, where)
             try:
                 loaded = load_case(location, pack.case_model, file=self.nodeid, pack=pack.name)
             except CaseError as error:
@@ -239,8 +242,10 @@ class ControlFolder(CaseFolder):
             path, in_shard = Path(text), [each for each in found if self.collector.is_in_shard(each.name)]
             if in_shard and not self.is_ignored(path):
                 name, nodeid = (printable(escaped_name(each)) for each in (path.name, self.collector.nodeid_of(text)))
-                fields: dict[str, Any] = {"path": path, "name": name, "nodeid": nodeid, "suite": self.suite}
-                yield from self.nodes_of(ControlFile.from_parent(self, locations=partial(iter, in_shard), **fields))
+                file: ControlFile = ControlFile.from_parent(
+                    self, path=path, name=name, nodeid=nodeid, suite=self.suite, locations=partial(iter, in_shard)
+                )
+                yield from self.nodes_of(file)
 
 
 class _AllFolders:
@@ -286,21 +291,13 @@ class Collector:
     def __init__(self, contexts: SessionSuites, selection: Selection) -> None:
         self.contexts = contexts
         self.by_file = bool(selection.files)
-        suites = contexts.suites.values()
-        self._suites = [(str(suite.cases_path) + os.sep, suite) for suite in suites]
-        self._folders_of_suites = [(str(suite.path) + os.sep, suite) for suite in suites]
+        self._suites = [(f"{suite.path}{os.sep}", suite) for suite in contexts.suites.values()]
         self._without_cases: set[str] = set()
-        roots = tuple(f"{suite.path.parent}{os.sep}" for suite in suites)
+        roots = tuple(f"{suite.path.parent}{os.sep}" for _, suite in self._suites)
         self._named = [
             Path(path) for path, name in arguments_of(contexts.config) if path.startswith(roots) and not name
         ]
         self._root = str(rootdir_of(contexts.config)) + os.sep
-        # their folders, one of which may be a file by mistake
-        self._controls = {
-            suite.controls_path: suite
-            for suite in suites
-            if contexts.settings.mode == FIXTURE and os.path.lexists(suite.controls_path)
-        }
         self._folders: set[str] = set()
         self.collected: dict[str, int] = dict.fromkeys(contexts.suites, 0)
         self.finished = False
@@ -322,12 +319,11 @@ class Collector:
 
     def pytest_collect_directory(self, path: Path, parent: pytest.Collector) -> pytest.Directory | None:
         """Collect the folders of cases of the requested suites, and those of their controls."""
-        kind: type[CaseFolder] = CaseFolder
-        suite = self._controls.get(path)
-        if suite is not None:
-            kind = ControlFolder
-        elif (suite := _suite_at(str(path) + os.sep, self._suites)) is None:
+        suite, place = self._place_of(f"{path}{os.sep}")
+        are_controls = suite is not None and self._is_of_controls(path, suite)
+        if suite is None or not (are_controls or place.startswith(_CASES)):
             return None
+        kind = ControlFolder if are_controls else CaseFolder
         nodeid = self.nodeid_of(str(path))
         # pytest prints both as they are
         names: dict[str, Any] = {}
@@ -339,16 +335,19 @@ class Collector:
     def pytest_collect_file(self, file_path: Path, parent: pytest.Collector) -> pytest.Collector | None:
         """Collect the case files of the requested suites that are in the shard, and their stray files."""
         text, name = str(file_path), file_path.name
-        suite = _suite_at(text, self._suites) if _is_case(name) else None
-        problem: Problem | None = None
+        suite, place = self._place_of(text)
         if suite is None:
-            if file_path in self._controls:
+            return None
+        problem: Problem | None = None
+        if not (_is_case(name) and place.startswith(_CASES)):
+            if self._is_of_controls(file_path, suite):
+                # a file instead of their folder
                 return self.pytest_collect_directory(file_path, parent)
-            suite = _suite_at(text, self._folders_of_suites)
-            if suite is None or not is_stray(suite, text):
+            if not is_stray(suite, text):
                 return None
             problem = stray_problem(text)
-        nodeid, locations = self.nodeid_of(text), partial(self._locations, text)
+        nodeid, shown = self.nodeid_of(text), _one_line(name)
+        locations = partial(self._locations, text)
         if problem is None and has_control_characters(nodeid):
             problem = unprintable_name(nodeid)
             # in the shard that counts it
@@ -357,13 +356,22 @@ class Collector:
             if not self.is_in_shard(name):
                 return None
             # pytest prints both as they are, and such a file may have any name
-            nodeid, shown = _one_line(nodeid), _one_line(file_path.name)
+            nodeid = _one_line(nodeid)
             locations = partial(iter, [CaseLocation(text, shown, problem=problem)])
         # with its name, which pytest would compute more slowly
         file: CaseFile = CaseFile.from_parent(
-            parent, path=file_path, name=_one_line(file_path.name), nodeid=nodeid, suite=suite, locations=locations
+            parent, path=file_path, name=shown, nodeid=nodeid, suite=suite, locations=locations
         )
         return file
+
+    def _place_of(self, path: str) -> tuple[Suite | None, str]:
+        """Return the suite with a file, or a folder that ends with a separator, and its path from there."""
+        places = ((suite, path.removeprefix(folder)) for folder, suite in self._suites if path.startswith(folder))
+        return next(places, (None, ""))
+
+    def _is_of_controls(self, path: Path, suite: Suite) -> bool:
+        """Whether a path is that of the controls of a suite, which are replayed in fixture mode only."""
+        return self.contexts.settings.mode == FIXTURE and path == suite.controls_path
 
     def _locations(self, path: str) -> Iterator[CaseLocation]:
         """Yield the cases of a file that are in the shard."""
@@ -400,24 +408,16 @@ class Collector:
         A case or a control that arguments select twice is kept once, also with `--keep-duplicates`: it is run once.
         """
         self._refuse_unused_rules(items)
+        kept: dict[object, pytest.Item] = {}
+        for number, item in enumerate(items):
+            kept.setdefault((item.path, item.packbench_run.line) if isinstance(item, CaseItem) else number, item)
+        items[:] = kept.values()
         first: dict[tuple[str, str], CaseRun] = {}
-        seen: set[tuple[Path, int]] = set()
-        repeated: set[pytest.Item] = set()
-        for item in items:
-            if not isinstance(item, CaseItem):
-                continue
-            run = item.packbench_run
-            if (item.path, run.line) in seen:
-                repeated.add(item)
-                continue
-            seen.add((item.path, run.line))
-            if isinstance(run, CaseRun):
-                other = first.setdefault((run.suite.name, run.name), run)
-                if other is not run:
-                    _set_duplicate(run, other.where)
-                    _set_duplicate(other, run.where)
-        if repeated:
-            items[:] = [item for item in items if item not in repeated]
+        for run in file_runs(items):
+            other = first.setdefault((run.suite.name, run.name), run)
+            if other is not run:
+                _set_duplicate(run, other.where)
+                _set_duplicate(other, run.where)
 
     def _refuse_unused_rules(self, items: list[pytest.Item]) -> None:
         """Refuse rules that no case uses, where all cases of a suite were collected, before any is deselected."""
@@ -434,24 +434,25 @@ class Collector:
         self.finished = True
         self._refuse_without_cases(session.config)
         opt_out_of_reruns(session.config, session.items)
-        if not session.config.option.collectonly:
-            self._refuse_missing_targets(session)
-        if self.contexts.settings.mode == "record" and os.environ.get("CI") and not session.config.option.collectonly:
+        if session.config.option.collectonly:
+            return
+        self._refuse_missing_targets(session)
+        if self.contexts.settings.mode == "record" and os.environ.get("CI"):
             self._refuse_recorded(session)
 
     def _refuse_without_cases(self, config: pytest.Config) -> None:
         """Refuse arguments that select a suite and nothing that runs."""
-        for folder, _ in self._folders_of_suites:
+        for folder, _ in self._suites:
             paths = [path for path, _ in arguments_of(config) if path.startswith(folder)]
             if paths and self._without_cases.issuperset(paths):
                 expected = "expected the folder of the suite, or files or folders of its cases"
                 refuse(config, f"{os.path.relpath(paths[0])}: contains no case; {expected}")
 
     def _refuse_missing_targets(self, session: pytest.Session) -> None:
-        suites = {run.suite.name: run.suite for run in file_runs(session.items)}
-        for suite in suites.values():
+        for run in file_runs(session.items):
             try:
-                self.contexts.context(suite)
+                # opened at the first case of a suite
+                self.contexts.context(run.suite)
             except TargetError as error:
                 refuse(session.config, str(error))
 
@@ -463,11 +464,6 @@ class Collector:
             counted = f"{pluralize(len(recorded), 'selected case')}, such as {recorded[0]}, would be recorded again"
             advice = "select cases without a recording, or record on your machine and approve it (packbench accept)"
             refuse(session.config, f"--packbench-mode=record: CI is set, and {counted}; {advice}")
-
-
-def _suite_at(text: str, suites: Iterable[tuple[str, Suite]]) -> Suite | None:
-    """Return the suite with the folder that a path begins with; None if there is none."""
-    return next((suite for folder, suite in suites if text.startswith(folder)), None)
 
 
 def _set_duplicate(run: CaseRun, other: str) -> None:

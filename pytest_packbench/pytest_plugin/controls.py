@@ -91,16 +91,15 @@ class ControlRun(ItemRun):
 
     def _replay(self) -> ControlResult:
         """Replay the control, and compare its end with what it expects. Never raises for what a file or a pack does."""
-        file = record_file(self.suite, self.item.path, self.file, 0)
-        source = self.found.label(file)
+        source = record_file(self.suite, self.item.path, self.file, self.line)
         result = ControlResult(self.suite.name, self.found.name, self.nodeid, source, "broken")
         try:
-            control = load_control(self.found, file=file, names_checks=names_checks(self.pack))
+            control = load_control(self.found, source=source, names_checks=names_checks(self.pack))
             result = result._replace(case=control.case, description=control.description, expected=control.expected)
             loaded = self._case_of(control, source)
             end = end_of_control(self._context_of(control, source), loaded, control, source=source)
             result = result.ended(control.expected, end)
-        except (ControlError, CaseError, TargetError) as error:
+        except ControlError as error:
             result = result._replace(message=single_spaced(self.contexts.redactor.text(str(error))))
         return result._replace(timestamp=timestamp_now())
 

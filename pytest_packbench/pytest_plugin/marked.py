@@ -171,7 +171,7 @@ class MarkedRun(CaseRun):
         self.begin("setup")
         case_ref = self.case_ref()
         trial = self.unattempted_trial(case_ref)
-        limit, message = self.tests.contexts.clients.ledger.exhausted()
+        limit, message = self.contexts.clients.ledger.exhausted()
         if trial is None and limit:
             trial = not_run_trial(case_ref, limit, message)
         if trial is not None:
@@ -228,7 +228,7 @@ class MarkedRun(CaseRun):
         Raises:
             CaseBroken: always.
         """
-        message = str(timed_out("the test", self.tests.contexts.settings.case_timeout_s or 0))
+        message = str(timed_out("the test", self.contexts.settings.case_timeout_s or 0))
         frames = user_frames(raised) if raised is not None else ()
         # without pytest's own
         own = (number for number, frame in enumerate(frames) if frame.startswith(str(self.item.path)))
@@ -267,7 +267,7 @@ class MarkedRun(CaseRun):
 
     def _first_line(self, error: BaseException) -> str:
         # redacted first: a secret may have several lines
-        return _first_line(self.tests.contexts.redactor.text(_message(error)))
+        return _first_line(self.contexts.redactor.text(_message(error)))
 
     def _score(self, attempt: AttemptState) -> Trial:
         if self.loaded is None:

@@ -149,17 +149,22 @@ class Recorder:
             writer, pack = RunWriter(self.base, suite.name, self.run_id, prior=resumed), self.contexts.pack_of(suite)
             self.runs[suite.name] = run = SuiteRun(suite, pack, writer, lambda: self._head(run))
 
-    def select(self, suite_name: str, nodeid: str, case_ref: Callable[[], CaseRef], target: str = "") -> None:
-        """Add a selected case, once; with the name of the marked test that runs it."""
-        run = self.runs[suite_name]
-        run.selected.setdefault(nodeid, case_ref)
-        run.targets.update([target] if target else [])
-        self._runs_by_nodeid[nodeid] = run
+    def select(
+        self, suite_name: str, nodeid: str, case_ref: Callable[[], CaseRef] | None = None, target: str = ""
+    ) -> None:
+        """Add a selected case, once, or a control, which was not run until it is replayed.
 
-    def select_control(self, suite_name: str, nodeid: str) -> None:
-        """Add a selected control, once; until it is replayed, it was not run."""
+        Args:
+            suite_name: the name of its suite.
+            nodeid: its node id.
+            case_ref: returns the reference to a case; None for a control.
+            target: the name of the marked test that runs it.
+        """
         run = self._runs_by_nodeid[nodeid] = self.runs[suite_name]
-        if nodeid not in run.control_results:
+        if case_ref is not None:
+            run.selected.setdefault(nodeid, case_ref)
+            run.targets.update([target] if target else [])
+        elif nodeid not in run.control_results:
             # most suites have none
             from pytest_packbench.model.control import ControlResult
 
@@ -201,7 +206,7 @@ class Recorder:
             if isinstance(run, CaseRun):
                 self.select(run.suite.name, run.nodeid, run.case_ref, run.target)
             elif run is not None:
-                self.select_control(run.suite.name, run.nodeid)
+                self.select(run.suite.name, run.nodeid)
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
@@ -242,7 +247,7 @@ class Recorder:
         """Count the controls of a suite; those that pytest did not report were not run."""
         settings, prior = self.contexts.settings, run.writer.prior
         present = {found.name for found in find_controls(run.suite.controls_path)}
-        due = len(present) if settings.shard is None else sum(name in settings.shard for name in present)
+        due = sum(map(self._collector.is_in_shard, present))
         if not due or not (run.selected or run.control_results or prior is not None):
             return
         if settings.mode != FIXTURE:
@@ -499,7 +504,7 @@ class Recorder:
 
         writer, outcome, root = run.writer, conclusion.baseline, rootdir_of(self.config)
         writer.write_results(run.results)
-        writer.write_controls(() if conclusion.controls is None else conclusion.controls.results)
+        writer.write_controls(conclusion.controls)
         place = self.place(run, root_link(root, writer.folder))
         writer.write_page(SUMMARY, summary_markdown(conclusion, place=place))
         pack, texts = run.pack, source_texts(run.suite, root, is_checked=False)

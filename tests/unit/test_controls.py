@@ -100,7 +100,7 @@ def test_a_packed_suite_has_the_same_controls(tmp_path: Path, capsys: pytest.Cap
         (packed / file).parent.mkdir(parents=True, exist_ok=True)
         (packed / file).write_bytes(content)
     assert (packed / "fixtures" / "controls" / "controls.jsonl").read_text("utf-8").count("\n") == 2
-    loaded = [load_control(found, file="f") for found in find_controls(packed / "fixtures" / "controls")]
+    loaded = [load_control(found, source="f") for found in find_controls(packed / "fixtures" / "controls")]
     assert [(control.id, control.description) for control in loaded] == [("other", "é"), ("wrong", "the wrong queue")]
     assert not all_recordings(load_suite(packed))
     assert dict(single_files(packed)).keys() == dict(single_files(suite.path)).keys()
