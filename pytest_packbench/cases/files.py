@@ -70,6 +70,7 @@ class CaseLocation(NamedTuple):
         start: the offset of that line in the file, bytes.
         duplicate: the id of the line if an earlier line has the same; empty if none has.
         problem: why it can't be read, known from its name or place alone; None if nothing is.
+        content: the bytes of its line, where they are known already.
     """
 
     path: str
@@ -78,6 +79,7 @@ class CaseLocation(NamedTuple):
     start: int = 0
     duplicate: str = ""
     problem: Problem | None = None
+    content: bytes = b""
 
     @property
     def written_id(self) -> str:
@@ -321,12 +323,13 @@ def is_line_name(name: str) -> bool:
     return _LINE.fullmatch(name) is not None
 
 
-def line_locations(path: str, key: str = "id") -> Iterator[CaseLocation]:
+def line_locations(path: str, key: str = "id", *, keeps_content: bool = False) -> Iterator[CaseLocation]:
     """Yield the locations of the lines of a file; of two lines with the same id the second gets a `line_name`.
 
     Args:
         path: a JSON Lines file, of cases, recordings or controls.
         key: as for `read_id`.
+        keeps_content: whether the locations have the bytes of their lines, for what reads them one by one.
 
     Raises:
         OSError: it can't be read.
@@ -334,16 +337,18 @@ def line_locations(path: str, key: str = "id") -> Iterator[CaseLocation]:
     seen: dict[str, int] = {}
     for line in case_lines(path):
         of_line = line_name(path, line.number)
-        name = read_id(line.raw, key) or of_line
+        name, content = read_id(line.raw, key) or of_line, line.raw if keeps_content else b""
         earlier = seen.setdefault(name, line.number)
         if earlier == line.number:
-            yield CaseLocation(path, name, line.number, line.start)
+            yield CaseLocation(path, name, line.number, line.start, content=content)
         else:
             problem = duplicate_id(name, f"line {earlier}", key=key)
-            yield CaseLocation(path, of_line, line.number, line.start, name, problem)
+            yield CaseLocation(path, of_line, line.number, line.start, name, problem, content)
 
 
-def locations_in(path: str, key: str = "id", noun: str = "case") -> Iterator[CaseLocation]:
+def locations_in(
+    path: str, key: str = "id", noun: str = "case", *, keeps_content: bool = False
+) -> Iterator[CaseLocation]:
     """Yield the locations of all cases in a file, or of its recordings or controls.
 
     A file of lines that can't be read, or has none, is one case, which can't be loaded.
@@ -352,13 +357,14 @@ def locations_in(path: str, key: str = "id", noun: str = "case") -> Iterator[Cas
         path: the file.
         key: as for `read_id`.
         noun: what is in it.
+        keeps_content: as for `line_locations`.
     """
     if not path.endswith(LINES_SUFFIX):
         yield CaseLocation(path, file_stem(path))
         return
     problem: Problem | None = no_lines(noun)
     try:
-        for location in line_locations(path, key):
+        for location in line_locations(path, key, keeps_content=keeps_content):
             problem = None
             yield location
     except OSError as error:
@@ -426,7 +432,7 @@ def read_case_bytes(location: CaseLocation, limit: Limit = CASE) -> bytes:
     """
     if not location.line:
         return read_regular(location.path, limit)
-    return read_line(location.path, location.start, limit)
+    return location.content or read_line(location.path, location.start, limit)
 
 
 def case_file_sha256(location: CaseLocation) -> str | None:

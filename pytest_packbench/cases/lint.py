@@ -186,7 +186,7 @@ def _read_controls(suite: Suite, pack: Pack, cases: CaseIndex, findings: list[Fi
         file = escaped_name(_name(suite, each))
         source = each.label(file)
         with _reported(findings, "control_unreadable"):
-            control = load_control(each, file=file, names_checks=names_checks(pack))
+            control = load_control(each, source=source, names_checks=names_checks(pack))
             case_of_control(control, cases, source=source)
             check_target(control, pack, suite.config, source=source)
             controls[source] = control

@@ -57,7 +57,7 @@ if TYPE_CHECKING:
     from pytest_packbench.model.cassette import Cassette
     from pytest_packbench.model.control import Control
     from pytest_packbench.model.result import Result
-    from pytest_packbench.model.run import Run, Shard
+    from pytest_packbench.model.run import Run
 
 
 _ID = re.compile(CASE_ID)
@@ -348,11 +348,6 @@ def _distinct(location: CaseLocation, file: str, first: dict[str, CaseLocation])
     return location._replace(name=f"{location.name}.{file}-{location.line}", problem=problem)
 
 
-def count_controls(folder: Path, shard: Shard | None = None) -> int:
-    """Return the number of controls in a folder, or of those in a shard; files that can't be read count as well."""
-    return sum(shard is None or location.name in shard for location in find_controls(folder))
-
-
 def control_file_problem(path: str) -> Problem | None:
     """Return why a file in the folder of controls is not read at all; None if it is, or need not be."""
     folder, name = os.path.split(path)
@@ -377,18 +372,17 @@ def escaped_name(name: str) -> str:
     return escape_unprintable(name)
 
 
-def load_control(location: CaseLocation, *, file: str, names_checks: bool | None = None) -> Control:
+def load_control(location: CaseLocation, *, source: str, names_checks: bool | None = None) -> Control:
     """Read and check a control; whether its case exists is checked by `case_of_control`.
 
     Args:
         location: its location.
-        file: the name of its file for error messages.
+        source: its file for error messages, with its line.
         names_checks: whether the pack names the check that decides (`Pack.decided_by`); None if that is not known.
 
     Raises:
         ControlError: it is invalid, or could not fail; one line with file, JSON pointer, problem and what was expected.
     """
-    source = location.label(file)
     raw = located_bytes(location, CONTROL, ControlError, source)
     name = None if location.line else location.name
     return parse_control(raw, source=source, name=name, names_checks=names_checks)

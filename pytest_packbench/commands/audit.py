@@ -23,7 +23,7 @@ from pytest_packbench.commands.paths import (
     suite_and_pack,
     write_file,
 )
-from pytest_packbench.model.control import Control, ControlExpected, compare
+from pytest_packbench.model.control import ControlExpected, compare
 from pytest_packbench.model.errors import json_pointer, pluralize
 from pytest_packbench.model.run import BUNDLED
 from pytest_packbench.model.score import describe_score
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from pytest_packbench.engine.attempt import AttemptState
     from pytest_packbench.engine.contexts import SuiteContext
     from pytest_packbench.model.case import LoadedCase
-    from pytest_packbench.model.control import ControlEnd
+    from pytest_packbench.model.score import Term
     from pytest_packbench.reports.blocks import Block
 
 Location = tuple[str | int, ...]
@@ -86,13 +86,8 @@ class Broken(NamedTuple):
         """Return what becomes of which part."""
         return f"{self.rule or json_pointer(self.location) or 'the result'}: {self.what}"
 
-    def control(self, case_id: str, right: str) -> Control:
-        """Return the control that is derived by the change: its case has to fail.
-
-        Args:
-            case_id: the id of its case.
-            right: the right result as JSON; each control has a copy of its own, which a pack may change.
-        """
+    def result(self, right: str) -> Any:
+        """Return what the change makes of the right result, given as JSON: each has a copy that a pack may change."""
         root = [json.loads(right)]
         *steps, last = (0, *self.location)
         parent: Any = root
@@ -102,9 +97,7 @@ class Broken(NamedTuple):
             del parent[last]
         else:
             parent[last] = json.loads(self.replacement)
-        return Control.model_construct(
-            id=case_id, case=case_id, description=str(self), expected=_FAILS, payload=root[0]
-        )
+        return root[0]
 
 
 @dataclass(slots=True)
@@ -144,25 +137,26 @@ class AuditedCase:
             ways: how the result is broken.
             criteria: the location of what each criterion of the suite reads.
         """
-        from pytest_packbench.engine.controls import end_of_control
+        from pytest_packbench.engine.attempt import score_payload
+        from pytest_packbench.engine.result_builder import end_of
 
         right = json.dumps(self.result)
         for way in ways:
-            control = way.control(self.case.at.name, right)
-            end = end_of_control(context, self.loaded, control, source=self.case.location)
+            result = way.result(right)
+            end = end_of(context, score_payload(context, self.loaded, result))
             self.tried += 1
             passed = end.verdict == "passed"
-            if not passed and any(row.deviation for row in compare(control.expected, end)):
+            if not passed and any(row.deviation for row in compare(_FAILS, end)):
                 continue
             # a criterion that is not applied, as in a refusal, has noticed nothing
             applied = {term.name for term in end.terms}
-            effects = effects_of(end)
+            effects = effects_of(end.terms)
             changed = (self.effects - effects) + (effects - self.effects)
             noticed = frozenset(name for name, *_ in changed if name in applied or name not in criteria)
             tested = frozenset(
                 name
                 for name, location in criteria.items()
-                if _value_at(control.payload, location) not in (_NOTHING, _value_at(self.result, location))
+                if _value_at(result, location) not in (_NOTHING, _value_at(self.result, location))
             )
             self.terms |= set() if way.rule else noticed
             self.broken.append(way._replace(passed=passed, noticed=noticed, tested=tested))
@@ -322,7 +316,7 @@ def _audit(
     every = suite_cases(context.suite, context.pack, lambda path: shown_path(path, Path.cwd()))
     total = len(every)
     chosen = range(total) if total <= arguments.cases else sorted(chooser.sample(range(total), arguments.cases))
-    cases = [_right_case(context, every[index], run) for index in chosen]
+    cases = [_right_case(every[index], run) for index in chosen]
     right = [case for case in cases if not case.problem]
     pack, config = context.pack, context.suite.config
     criteria, forbidding = pack.criteria(config), dict[str, None]()
@@ -358,12 +352,8 @@ def _audit(
     }
 
 
-def _right_case(
-    context: SuiteContext, case: SuiteCase, run: Callable[[LoadedCase], AttemptState | None]
-) -> AuditedCase:
+def _right_case(case: SuiteCase, run: Callable[[LoadedCase], AttemptState | None]) -> AuditedCase:
     """Return a case with its right result and what each term adds to its score, or with the reason why it has none."""
-    from pytest_packbench.engine.controls import end_of
-
     audited = AuditedCase(case, case.problem)
     if case.problem or case.loaded is None:
         return audited
@@ -379,16 +369,16 @@ def _right_case(
     elif done.score is None or not done.score.passed:
         audited.problem = "no score" if done.score is None else done.score.message or describe_score(done.score)
     else:
-        audited.result, audited.effects = done.payload, effects_of(end_of(context, done))
+        audited.result, audited.effects = done.payload, effects_of(done.score.terms)
         audited.terms = {name for name, *_ in audited.effects}
     return audited
 
 
-def effects_of(end: ControlEnd) -> Counter[tuple[str, str, float]]:
+def effects_of(terms: Iterable[Term]) -> Counter[tuple[str, str, float]]:
     """Return what changes a score, how often each: name, effect and points of its terms, without the clamp."""
     # the clamp follows from the other terms
-    terms = ((term.name, term.effect, term.value) for term in end.terms if term.effect != "clamp")
-    return Counter(term for term in terms if term[1] == "zero" or term[2])
+    effects = ((term.name, term.effect, term.value) for term in terms if term.effect != "clamp")
+    return Counter(effect for effect in effects if effect[1] == "zero" or effect[2])
 
 
 def rule_counts(

@@ -15,11 +15,9 @@ from pytest_packbench.commands.paths import (
     say,
     suite_and_pack,
 )
-from pytest_packbench.model.control import tally_of
 from pytest_packbench.model.policy import PolicyError
 from pytest_packbench.reports.terminal import one_line, policy_lines
-from pytest_packbench.runs.folder import CONTROLS, OUTPUT, StoredRunError, find_run_source
-from pytest_packbench.runs.lines import controls_of_report, read_controls
+from pytest_packbench.runs.folder import OUTPUT, StoredRunError, find_run_source
 from pytest_packbench.runs.reading import StoredRun, open_run
 from pytest_packbench.runs.stored import BaselineLookup
 
@@ -152,14 +150,8 @@ def _gates(stored: StoredRun, suite: Suite, baselines: Mapping[str, tuple[Path, 
 
 def _controls_of(stored: StoredRun) -> tuple[str, bool]:
     """Return the line about the controls of a run, empty without any, and whether they fail it."""
-    folder = Path(stored.source).parent
     try:
-        if stored.source.endswith(".jsonl"):
-            # records alone do not say how many there were
-            controls = tally_of(read_controls(folder / CONTROLS, stored.run.run_id), 0)
-        else:
-            counts = None if stored.header is None else stored.stated.controls
-            controls = controls_of_report(folder, stored.run.run_id, counts)
+        controls = stored.controls()
     except StoredRunError as error:
         return f"controls: unknown: {error}", True
     return (controls.line(), bool(controls.wrong)) if controls is not None else ("", False)

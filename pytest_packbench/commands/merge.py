@@ -145,7 +145,7 @@ def _is_same(result: ControlResult, found: CaseLocation | None) -> bool:
     if found is None:
         return False
     try:
-        control = load_control(found, file=result.file)
+        control = load_control(found, source=result.file)
     except ControlError:
         return result.outcome == "broken"
     if result.expected is None:

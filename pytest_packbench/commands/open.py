@@ -30,7 +30,6 @@ from pytest_packbench.reports.page import RunPage, page_html, page_of_run
 from pytest_packbench.reports.page.case_data import NO_SOURCES, root_link
 from pytest_packbench.reports.story import Place
 from pytest_packbench.runs.folder import LATEST, PAGE, REPORT, find_run_folder, is_run_id, new_run_id, read_latest
-from pytest_packbench.runs.lines import controls_of_report
 from pytest_packbench.runs.reading import StoredRun, earlier_runs, open_run
 
 if TYPE_CHECKING:
@@ -148,7 +147,7 @@ def stored_page(
         figures=stated.figures,
         policy=stated.policy_changes,
         baseline=outcome,
-        controls=controls_of_report(folder, run.run_id, stated.controls),
+        controls=report.controls(),
         stored_status=stated.status,
     )
     then, now = stated.overall, counted.statistics.overall

@@ -21,7 +21,6 @@ from pytest_packbench.runs.lines import (
     STDIN,
     RecordSource,
     SkippedLines,
-    controls_of_report,
     read_errors,
     read_records,
     record_source,
@@ -190,17 +189,17 @@ def _stored_reports(sources: Iterable[RecordSource]) -> Iterator[Document]:
                 "run_id": opened.run.run_id,
                 "suite": opened.run.suite,
                 "figures": list(opened.stated.figures),
-                "controls": _controls_line(report.parent, opened),
+                "controls": _controls_line(opened),
             }
         except (StoredRunError, ValueError) as error:
             # the records are read all the same
             warn(f"no figures of packs: {error}")
 
 
-def _controls_line(folder: Path, report: StoredRun) -> str:
+def _controls_line(report: StoredRun) -> str:
     """Return how the controls of a run ended, with the ids of those that did not end as written."""
     try:
-        tally = controls_of_report(folder, report.run.run_id, report.stated.controls)
+        tally = report.controls()
     except (StoredRunError, OSError) as error:
         return f"unknown: {error}"
     if tally is None:

@@ -12,7 +12,15 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pytest_packbench import __version__
 from pytest_packbench.cases.files import load_case
-from pytest_packbench.engine.attempt import AttemptState, Failure, redacted_failure, reject_answer, user_frames
+from pytest_packbench.engine.attempt import (
+    AttemptState,
+    Failure,
+    redacted_failure,
+    reject_answer,
+    replay,
+    score_payload,
+    user_frames,
+)
 from pytest_packbench.engine.attribution import UNKNOWN
 from pytest_packbench.model.errors import CaseError, describe_error, single_spaced, surrogate_at
 from pytest_packbench.model.pack import Comparison, record_facts
@@ -29,7 +37,7 @@ from pytest_packbench.model.result import (
     timestamp_now,
     with_score,
 )
-from pytest_packbench.model.run import CAPS
+from pytest_packbench.model.run import CAPS, CONTROL_OWNER
 from pytest_packbench.model.score import UNREAD, Score, describe_score
 
 if TYPE_CHECKING:
@@ -38,6 +46,7 @@ if TYPE_CHECKING:
     from pytest_packbench.cases.files import CaseLocation
     from pytest_packbench.engine.contexts import SuiteContext
     from pytest_packbench.model.case import LoadedCase
+    from pytest_packbench.model.control import Control, ControlEnd
     from pytest_packbench.model.pack import Pack, RecordFacts
     from pytest_packbench.model.redaction import Found, Redactor
     from pytest_packbench.model.score import Verdict
@@ -55,6 +64,7 @@ _OF_OTHERS = frozenset(
 # characters of a text that are read for a line about a failed case, and that are shown
 _MAX_READ = 20_000
 _MAX_SHOWN = 200
+_NO_SCORE = Failure(kind="error", message="no score")
 
 
 class CaseRef(NamedTuple):
@@ -215,7 +225,7 @@ def build_result(case_ref: CaseRef, state: AttemptState, context: SuiteContext, 
     """
     case, score, outcome = case_ref.readable.case, state.score, state.outcome
     if state.failure is not None or score is None or outcome is None:
-        failure = state.failure or Failure(kind="error", message="no score")
+        failure = state.failure or _NO_SCORE
         # a cap of the run refused a call
         verdict: Verdict = "not_run" if failure.kind in CAPS else "error"
         done = _attempt_of(state, ("trial", "timestamp", "duration_ms", "cost_usd", "payload"))
@@ -266,6 +276,47 @@ def unscored_result(
         case = case_ref.case
     attempt = attempt or Attempt(trial=trial, timestamp=timestamp_now())
     return Result(case=case, attempt=attempt, score=Score(verdict=verdict, kind=kind, message=message))
+
+
+def end_of_control(context: SuiteContext, loaded: LoadedCase, control: Control, *, source: str) -> ControlEnd:
+    """Return how a control ends. Never raises for what a pack or a target does.
+
+    Args:
+        context: of its suite; with the pack's own target for a control with a cassette.
+        loaded: its case.
+        control: the control.
+        source: its file, for messages.
+    """
+    if control.cassette is None:
+        return end_of(context, score_payload(context, loaded, control.payload))
+    cassette = control.cassette.recording(loaded.case.id, loaded.input_sha256, context.pack.name)
+    return end_of(context, replay(context, loaded, cassette, source=source, owner=CONTROL_OWNER + control.id))
+
+
+def end_of(context: SuiteContext, attempt: AttemptState) -> ControlEnd:
+    """Return how an attempt ended, as controls are compared; its texts are redacted."""
+    from pytest_packbench.model.control import ControlEnd  # most suites have none
+
+    redact, score = context.redactor.text, attempt.score
+    if attempt.failure is not None or score is None:
+        failure = attempt.failure or _NO_SCORE
+        return ControlEnd("error", kind=failure.kind, message=failure.message)
+    try:
+        decided_by = str(context.pack.decided_by(attempt.payload))
+    except context.options.stops:
+        raise
+    except BaseException as error:  # noqa: BLE001 - a pack may be third-party code
+        message = redact(f"the pack raised in decided_by: {describe_error(error)}")
+        return ControlEnd("error", kind="pack_error", message=single_spaced(message))
+    has_kind = score.verdict not in {"passed", "failed"}
+    return ControlEnd(
+        verdict=score.verdict,
+        score=None if score.score is None else float(score.score),
+        terms=tuple(replace(term, detail=redact(term.detail)) for term in score.terms),
+        kind=score.kind or score.verdict if has_kind else "",
+        decided_by=decided_by,
+        message=redact(score.message),
+    )
 
 
 @cache

@@ -5,6 +5,7 @@ Controls are in `fixtures/controls/` of a suite. They count in no rate and in no
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, get_args
 
 from pydantic import Field, ValidationError
@@ -25,15 +26,14 @@ from pytest_packbench.model.run import STUB
 from pytest_packbench.model.score import UNREAD, Share, Term, Verdict
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping
 
 SCORE_TOLERANCE = 0.0005
 """How far a score may be from the expected one, except 0 and 1: people write three decimals."""
 _NOISE = 1e-9
-Outcome = Literal["as_written", "deviates", "broken", "not_run"]
-"""How a control ended: as written; otherwise; it could not be replayed at all; the session ended before it."""
+Outcome = Literal["not_run", "as_written", "deviates", "broken"]
+"""How a control ended, the worst last: not reached by the session; as written; otherwise; it could not be replayed."""
 OUTCOMES: tuple[Outcome, ...] = get_args(Outcome)
-_RANKS = ("not_run", "as_written", "deviates", "broken")
 _OWN_FAULTS = frozenset(
     {"case_unreadable", "gateway_off", "hook_error", "no_backend", "offline", "pack_error", "reader_error"}
     | {"scorer_error", "target_missing", "unattributed"}
@@ -88,11 +88,6 @@ class ControlExpected(StrictModel):
     kind: Text | None = None
     decided_by: Text | None = None
 
-    @property
-    def compares_check(self) -> bool:
-        """Whether it names the check that decides, or none."""
-        return "decided_by" in self.model_fields_set
-
     def as_json(self) -> dict[str, Any]:
         """Return it as plain JSON, as it is written."""
         return self.model_dump(mode="json", exclude_unset=True)
@@ -146,16 +141,6 @@ class ControlEnd(NamedTuple):
     decided_by: str = ""
     message: str = ""
 
-    @property
-    def effective_terms(self) -> list[str]:
-        """The names of the terms that change the score."""
-        terms = (term for term in self.terms if term.effect != "note")
-        return list(dict.fromkeys(term.name for term in terms if term.value or term.effect == "zero"))
-
-    def as_json(self) -> dict[str, Any]:
-        """Return it as plain JSON."""
-        return {**self._asdict(), "terms": [term.as_json() for term in self.terms]}
-
 
 class Row(NamedTuple):
     """One row of the table of a control.
@@ -207,11 +192,14 @@ class ControlResult(NamedTuple):
         """What was compared; nothing where it was not replayed."""
         return [] if self.expected is None or self.actual is None else compare(self.expected, self.actual)
 
-    def line(self, run_id: str) -> dict[str, Any]:
-        """Return the line of `controls.jsonl`."""
-        expected = None if self.expected is None else self.expected.as_json()
-        actual = None if self.actual is None else self.actual.as_json()
-        return {"run_id": run_id, **self._asdict(), "expected": expected, "actual": actual}
+    def as_json(self) -> dict[str, Any]:
+        """Return it as plain JSON: its line, without the id of the run."""
+        line = self._asdict()
+        if self.expected is not None:
+            line["expected"] = self.expected.as_json()
+        if self.actual is not None:
+            line["actual"] = self.actual._asdict() | {"terms": [term.as_json() for term in self.actual.terms]}
+        return line
 
     @classmethod
     def from_line(cls, data: Mapping[str, Any]) -> ControlResult:
@@ -232,10 +220,12 @@ class ControlResult(NamedTuple):
         return result.ended(result.expected, result.actual)
 
     def ended(self, expected: ControlExpected, actual: ControlEnd) -> ControlResult:
-        """Return it with how it ended, and whether that is as written."""
-        deviation = deviation_text(compare(expected, actual), actual)
+        """Return it with how it ended, and in one line what deviates, with the reason where there was no score."""
+        deviation = "; ".join(row.deviation for row in compare(expected, actual) if row.deviation)
+        reason = ": ".join(filter(None, (actual.kind, actual.message)))
+        message = f"{deviation} ({reason})" if deviation and reason else deviation
         outcome: Outcome = "deviates" if deviation else "as_written"
-        return self._replace(outcome=outcome, expected=expected, actual=actual, message=deviation)
+        return self._replace(outcome=outcome, expected=expected, actual=actual, message=message)
 
 
 class ControlTally(NamedTuple):
@@ -243,42 +233,22 @@ class ControlTally(NamedTuple):
 
     Attributes:
         results: one for each selected control, by its id.
-        present: how many the suite has, or the shard.
+        wrong: those that ended otherwise, or could not be replayed.
+        counts: how many ended in which way, for `report.json`.
     """
 
     results: tuple[ControlResult, ...]
-    present: int
-
-    def count(self, outcome: Outcome) -> int:
-        """Return how many ended so."""
-        return sum(result.outcome == outcome for result in self.results)
-
-    @property
-    def as_written(self) -> int:
-        """How many ended as written."""
-        return self.count("as_written")
-
-    @property
-    def wrong(self) -> tuple[ControlResult, ...]:
-        """Those that ended otherwise, or could not be replayed."""
-        return tuple(result for result in self.results if result.outcome in {"deviates", "broken"})
+    wrong: tuple[ControlResult, ...]
+    counts: ControlCounts
 
     def line(self, about: str = "") -> str:
         """Return how many ended as written, and how many were not replayed, with words about what controls are."""
-        total, idle = len(self.results), self.count("not_run")
-        if not total:
-            return f"{pluralize(self.present, 'control')} not selected"
-        line = f"{self.as_written} of {pluralize(total, 'control')} {about}ended as written"
-        unselected = self.present - total
-        more = (f"{idle} not run" if idle else "", f"{unselected} not selected" if unselected > 0 else "")
-        return ", ".join(filter(None, (line, *more)))
-
-    @property
-    def counts(self) -> ControlCounts:
-        """The counts for `report.json`, with the ids of those that did not end as written."""
-        wrong = tuple(result.control for result in self.wrong)
-        by_outcome = {outcome: self.count(outcome) for outcome in OUTCOMES}
-        return ControlCounts(present=self.present, selected=len(self.results), **by_outcome, wrong=wrong)
+        counts = self.counts
+        if not counts.selected:
+            return f"{pluralize(counts.present, 'control')} not selected"
+        line = f"{counts.as_written} of {pluralize(counts.selected, 'control')} {about}ended as written"
+        idle = {"not run": counts.not_run, "not selected": counts.present - counts.selected}
+        return ", ".join([line, *(f"{count} {why}" for why, count in idle.items() if count)])
 
 
 def tally_of(results: Iterable[ControlResult], present: int) -> ControlTally | None:
@@ -288,10 +258,21 @@ def tally_of(results: Iterable[ControlResult], present: int) -> ControlTally | N
         results: what they came to, some perhaps twice.
         present: how many the suite has, or the shard.
     """
-    worst_last = sorted(results, key=lambda result: _RANKS.index(result.outcome))
+    worst_last = sorted(results, key=lambda result: OUTCOMES.index(result.outcome))
     worst = {result.control: result for result in worst_last}
     controls = tuple(worst[name] for name in sorted(worst))
-    return ControlTally(controls, max(present, len(controls))) if controls or present else None
+    if not controls and not present:
+        return None
+    wrong = tuple(result for result in controls if result.outcome in {"deviates", "broken"})
+    outcomes = Counter(result.outcome for result in controls)
+    selected = outcomes.total()
+    counts = ControlCounts(
+        present=max(present, selected),
+        selected=selected,
+        **{outcome: outcomes[outcome] for outcome in OUTCOMES},
+        wrong=tuple(result.control for result in wrong),
+    )
+    return ControlTally(controls, wrong, counts)
 
 
 def control_problems(control: Control, name: str, *, names_checks: bool | None = None) -> list[Problem]:
@@ -351,7 +332,8 @@ def _unscored_expectations(expected: ControlExpected) -> Iterator[Problem]:
 
 def compare(expected: ControlExpected, end: ControlEnd) -> list[Row]:
     """Compare how a control ended with how it has to end; one row for each expectation, in the order of the keys."""
-    occurring = end.effective_terms
+    # a note changes nothing, and a hard fail has no points
+    occurring = {term.name for term in end.terms if term.effect == "zero" or (term.value and term.effect != "note")}
     rows = [_row("verdict", expected.verdict, end.verdict)]
     if expected.kind is not None:
         rows.append(_row("kind", expected.kind, end.kind or _NOTHING))
@@ -369,16 +351,9 @@ def compare(expected: ControlExpected, end: ControlEnd) -> list[Row]:
         if term.name in UNREAD.intersection(occurring).difference(expected.terms or ()):
             deviation = f"the answer can't be read, and terms does not name {term.name}: {term.detail}"
             rows.append(Row("answer", "can be read", term.name, deviation))
-    if expected.compares_check:
+    if "decided_by" in expected.model_fields_set:
         rows.append(_row("decided by", expected.decided_by or _NOTHING, end.decided_by or _NOTHING))
     return rows
-
-
-def deviation_text(rows: Sequence[Row], end: ControlEnd) -> str:
-    """Return in one line what deviates, with the reason where there was no score; empty if nothing does."""
-    text = "; ".join(row.deviation for row in rows if row.deviation)
-    reason = ": ".join(filter(None, (end.kind, end.message)))
-    return f"{text} ({reason})" if text and reason else text
 
 
 def _is_score(score: float, expected: float) -> bool:

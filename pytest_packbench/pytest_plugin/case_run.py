@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from pydantic_core import from_json
 
-from pytest_packbench.cases.files import CaseLocation, find_case, format_location, is_unread
+from pytest_packbench.cases.files import CaseLocation, find_case, format_location
 from pytest_packbench.engine.attempt import Failure, attempt, settle_stored, user_frames
 from pytest_packbench.engine.external_io import TargetError
 from pytest_packbench.engine.result_builder import (
@@ -30,7 +30,7 @@ from pytest_packbench.engine.result_builder import (
 )
 from pytest_packbench.model.errors import describe_error, single_spaced
 from pytest_packbench.model.record import EvalRecord
-from pytest_packbench.model.result import Result, result_sent
+from pytest_packbench.model.result import Result, result_sent, values_of
 from pytest_packbench.model.run import TEST_TARGET_PREFIX
 from pytest_packbench.model.score import is_broken, judged, reported
 from pytest_packbench.plugin import CONTEXTS, RESULTS_ATTRIBUTE, rootdir_of
@@ -44,7 +44,7 @@ from pytest_packbench.pytest_plugin.explain import (
 from pytest_packbench.reports.terminal import printable
 
 if TYPE_CHECKING:
-    from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Generator, Iterable, Mapping, Sequence
     from pathlib import Path
 
     from pytest_packbench.engine.attempt import AttemptState
@@ -52,13 +52,16 @@ if TYPE_CHECKING:
     from pytest_packbench.model.case import LoadedCase
     from pytest_packbench.model.pack import Comparison, Pack
     from pytest_packbench.model.suite import Suite
-    from pytest_packbench.pytest_plugin.collection import Collector
     from pytest_packbench.pytest_plugin.suites import SessionSuites
     from pytest_packbench.runs.journal import Entry
 
 
 RUN = "packbench_run"
 """The attribute of an item for its case or control."""
+CONTROL_KIND = "control"
+"""The value of `kind` in the mark of a control, and in its properties."""
+_PROPERTIES = ("suite", "case_type", "difficulty", "verdict", "score", "threshold", "match_depth")
+_VALUES = values_of(*_PROPERTIES)
 
 
 class CaseFailure(AssertionError):  # noqa: N818 - tools show the name, and a failed case is not an error
@@ -98,6 +101,16 @@ class ItemRun:
     keywords: Mapping[str, Any] | None = None
     own_properties: int = 0
     attempt_s: float = 0.0
+
+    @property
+    def contexts(self) -> SessionSuites:
+        """The session's suites."""
+        return self.item.config.stash[CONTEXTS]
+
+    @property
+    def pack(self) -> Pack:
+        """The suite's pack."""
+        return self.contexts.pack_of(self.suite)
 
     def execute(self) -> None:
         """Make the attempt, in the setup of the item; a problem here is an error."""
@@ -153,6 +166,7 @@ class CaseItem(pytest.Item):
         packbench_run: the case or control, and what came of it.
     """
 
+    parent: pytest.Collector
     packbench_run: ItemRun
 
     @property
@@ -168,7 +182,7 @@ class CaseItem(pytest.Item):
     @property
     def ihook(self) -> Any:
         """The hooks of the file: pytest would look them up for each path again."""
-        return self.parent.ihook if self.parent is not None else super().ihook
+        return self.parent.ihook
 
     @cached_property
     def location(self) -> tuple[str, int | None, str]:
@@ -213,37 +227,11 @@ class CaseItem(pytest.Item):
         return self.path, max(self.packbench_run.line - 1, 0), self.name
 
 
-class Folder(pytest.Directory):
-    """A folder of a suite.
-
-    Attributes:
-        collector: has the suites, and knows whether an argument names a file.
-    """
-
-    def __init__(self, *, collector: Collector, **kwargs: Any) -> None:
-        super().__init__(**kwargs)
-        self.collector = collector
-
-    def entries(self) -> list[os.DirEntry[str]]:
-        """Return what is in the folder, sorted by name, as pytest does."""
-        with os.scandir(self.path) as iterator:
-            return sorted(iterator, key=lambda entry: entry.name)
-
-    def found_at(self, path: Path, *, is_folder: bool) -> Iterator[pytest.Item | pytest.Collector]:
-        """Yield what pytest and its plugins collect at a path in the folder."""
-        if is_folder:
-            folder = self.ihook.pytest_collect_directory(path=path, parent=self)
-            yield from [folder] if folder is not None else []
-        elif path.is_file() or is_unread(path.name):
-            yield from self.ihook.pytest_collect_file(file_path=path, parent=self)
-
-
 @dataclass(slots=True, kw_only=True, eq=False)
 class CaseRun(ItemRun):
     """A case in an item, and the results of its attempts.
 
     Attributes:
-        pack: the suite's pack.
         path: the case file, absolute.
         name: the case's id, or a substitute if it has no valid one.
         loaded: the case; None if it can't be read.
@@ -256,7 +244,6 @@ class CaseRun(ItemRun):
         rows: expected against actual values of a failed case.
     """
 
-    pack: Pack
     path: Path
     name: str
     loaded: LoadedCase | None
@@ -267,11 +254,6 @@ class CaseRun(ItemRun):
     result: Result | None = None
     reported: Result | None = None
     rows: Sequence[Comparison] = ()
-
-    @property
-    def contexts(self) -> SessionSuites:
-        """The session's suites."""
-        return self.item.config.stash[CONTEXTS]
 
     @property
     def where(self) -> str:
@@ -510,16 +492,8 @@ class Reporter:
 
 def properties(result: Result) -> list[tuple[str, Any]]:
     """Return the properties of a case for JUnit and other reports."""
-    values = {
-        "suite": result.case.suite,
-        "case_type": result.case.case_type,
-        "difficulty": result.case.difficulty,
-        "verdict": result.score.verdict,
-        "score": result.score.score,
-        "threshold": result.score.threshold,
-        "match_depth": result.score.match_depth,
-    }
-    return [_property(name, value) for name, value in values.items() if value not in {None, ""}]
+    values = zip(_PROPERTIES, _VALUES(result), strict=True)
+    return [_property(name, value) for name, value in values if value not in {None, ""}]
 
 
 # pytest keeps those of each case in three reports
@@ -537,7 +511,7 @@ def encode_report(report: pytest.TestReport) -> None:
     """Encode a report's results for xdist: as ASCII, because it can't send lone surrogates of answers."""
     results = getattr(report, RESULTS_ATTRIBUTE, None)
     if results is not None:
-        lines = [result.as_json() if isinstance(result, Result) else result.line("") for result in results]
+        lines = [result.as_json() for result in results]
         setattr(report, RESULTS_ATTRIBUTE, json.dumps(lines))
 
 

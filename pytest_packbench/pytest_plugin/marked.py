@@ -356,7 +356,6 @@ def _run_for(item: pytest.Item, case: SuiteCase) -> MarkedRun:
         item=item,
         nodeid=item.nodeid,
         suite=case.suite,
-        pack=case.pack,
         path=Path(case.at.path),
         file=case.file,
         line=case.at.line,

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from pytest_packbench.cases.recordings import count_controls, shown_texts
+from pytest_packbench.cases.recordings import find_controls, shown_texts
 from pytest_packbench.cases.suites import case_counts
 from pytest_packbench.engine.conditions import guard_name
 from pytest_packbench.engine.offline import take_late
@@ -147,21 +147,27 @@ class Recorder:
             self.runs[suite.name] = run = SuiteRun(suite, pack, writer, lambda: self._head(run))
         return self.runs[suite.name]
 
-    def select(self, suite: Suite, nodeid: str, case_ref: Callable[[], CaseRef], target: str = "") -> None:
-        """Add a selected case, once; with the name of the marked test that runs it."""
-        run = self._runs_by_nodeid[nodeid] = self.run_of(suite)
-        run.selected.setdefault(nodeid, case_ref)
-        run.targets.update([target] if target else [])
+    def select(
+        self, suite: Suite, nodeid: str, case_ref: Callable[[], CaseRef] | None = None, target: str = ""
+    ) -> None:
+        """Add a selected case, once, or a control, which was not run until it is replayed.
 
-    def select_control(self, suite_name: str, nodeid: str) -> None:
-        """Add a selected control, once; until it is replayed, it was not run."""
-        run = self._runs_by_nodeid[nodeid] = self.runs[suite_name]
-        if nodeid not in run.control_results:
+        Args:
+            suite: its suite.
+            nodeid: its node id.
+            case_ref: returns the reference to a case; None for a control.
+            target: the name of the marked test that runs it.
+        """
+        run = self._runs_by_nodeid[nodeid] = self.run_of(suite)
+        if case_ref is not None:
+            run.selected.setdefault(nodeid, case_ref)
+            run.targets.update([target] if target else [])
+        elif nodeid not in run.control_results:
             # most suites have none
             from pytest_packbench.model.control import ControlResult
 
             file, _, name = nodeid.rpartition("::")
-            run.control_results[nodeid] = ControlResult(suite_name, name, nodeid, file, "not_run", message="not run")
+            run.control_results[nodeid] = ControlResult(suite.name, name, nodeid, file, "not_run", message="not run")
 
     def reject(self, nodeids: Iterable[str], message: str) -> None:
         """Turn what a worker reported into errors, because it ran something else than this process has.
@@ -197,7 +203,7 @@ class Recorder:
             if isinstance(run, CaseRun):
                 self.select(run.suite, run.nodeid, run.case_ref, run.target)
             elif run is not None:
-                self.select_control(run.suite.name, run.nodeid)
+                self.select(run.suite, run.nodeid)
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
@@ -236,33 +242,26 @@ class Recorder:
 
     def _conclude_controls(self, run: SuiteRun) -> None:
         """Count the controls of a suite; those that pytest did not report were not run."""
-        settings = self.contexts.settings
-        present = count_controls(run.suite.controls_path, settings.shard)
-        prior = run.writer.prior
-        if not present or not (run.selected or run.control_results or prior is not None):
+        settings, prior = self.contexts.settings, run.writer.prior
+        present = {found.name for found in find_controls(run.suite.controls_path)}
+        due = sum(settings.shard is None or name in settings.shard for name in present)
+        if not due or not (run.selected or run.control_results or prior is not None):
             return
         if settings.mode != FIXTURE:
-            run.control_note = f"{pluralize(present, 'control')}: fixture mode only"
+            run.control_note = f"{pluralize(due, 'control')}: fixture mode only"
             return
         from pytest_packbench.model.control import tally_of
-
-        results = list(run.control_results.values())
-        if prior is not None:
-            results += self._carried_controls(run, {result.control for result in results})
-        run.controls = tally_of(results, present)
-
-    def _carried_controls(self, run: SuiteRun, selected: set[str]) -> list[ControlResult]:
-        """Return the controls of earlier sessions of a resumed run that are not selected now, and still exist."""
-        from pytest_packbench.cases.recordings import find_controls
         from pytest_packbench.runs.lines import read_controls
 
-        present = {found.name for found in find_controls(run.suite.controls_path)}
+        results = list(run.control_results.values())
+        # of earlier sessions those that are not selected now, and still exist
+        carried = present.difference(result.control for result in results)
         try:
-            earlier = read_controls(run.writer.folder / CONTROLS)
+            earlier = read_controls(run.writer.folder / CONTROLS) if prior is not None else []
+            results += [result for result in earlier if result.control in carried]
         except (OSError, StoredRunError) as error:
             run.problems.append(f"the controls of the resumed run can't be read: {error}")
-            return []
-        return [result for result in earlier if result.control in present - selected]
+        run.controls = tally_of(results, due)
 
     def _scored(self, run: SuiteRun, case_ref: CaseRef, entry: Entry) -> Result:
         """Return the result of an entry, at the place of the case today; an ended attempt is scored."""
@@ -456,7 +455,7 @@ class Recorder:
             return None
         selections = [("cases", "selection", len(run.by_nodeid), run.due_count)]
         if run.controls is not None:
-            selections.append(("controls", "controls", len(run.controls.results), run.controls.present))
+            selections.append(("controls", "controls", run.controls.counts.selected, run.controls.counts.present))
         skipped = [
             PolicyChange(f"{what} not selected", "arguments of this run", key, "all", f"{selected} of {due}")
             for what, key, selected, due in selections

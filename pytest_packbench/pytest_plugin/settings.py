@@ -20,7 +20,7 @@ import pytest
 # the module, because tests replace its SUITES
 from pytest_packbench import plugin
 from pytest_packbench.cases.files import LINES_SUFFIX, SUFFIXES, file_stem, find_case
-from pytest_packbench.cases.recordings import count_controls, needs_gateway
+from pytest_packbench.cases.recordings import find_controls, needs_gateway
 from pytest_packbench.cases.suites import (
     Project,
     describe_case_counts,
@@ -272,7 +272,7 @@ def show_suites(config: pytest.Config) -> int:
                 description = f"pack {config_of.pack}: {config_of.description}"
             except pytest.UsageError as error:
                 description, status = f"can't be used: {error}", pytest.ExitCode.USAGE_ERROR
-            controls = count_controls(found.path / FIXTURES / CONTROLS)
+            controls = len(find_controls(found.path / FIXTURES / CONTROLS))
             counted = f"; {pluralize(controls, 'control')}" if controls else ""
             lines.append(f"  {found.name}: {describe_case_counts(found.path / 'cases')}{counted}; {description}")
     sys.stdout.write("\n".join(lines or [f"suites under {os.path.relpath(root)}: none"]) + "\n")

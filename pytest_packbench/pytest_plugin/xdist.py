@@ -182,7 +182,7 @@ class Controller:
             return
         for suite in recorder.contexts.suites.values():
             if path.is_relative_to(suite.controls_path):
-                recorder.select_control(suite.name, nodeid)
+                recorder.select(suite, nodeid)
             elif path.is_relative_to(suite.path if is_stray else suite.cases_path):
                 case_ref = partial(uncollected_case_ref, recorder.contexts, suite, nodeid, file=file, name=name)
                 recorder.select(suite, nodeid, case_ref)

@@ -23,14 +23,13 @@ from pytest_packbench.model.result import adapter, extension_problem
 from pytest_packbench.model.run import Text  # noqa: TC001 - pydantic reads the types of fields
 from pytest_packbench.model.score import Count, Verdict  # noqa: TC001 - likewise
 from pytest_packbench.model.strict_json import U32_MAX, finite_json, parse_strict, printable
-from pytest_packbench.runs.folder import CONTROLS, ERRORS, RECORDS, StoredRunError
+from pytest_packbench.runs.folder import ERRORS, RECORDS, StoredRunError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from pytest_packbench.files import Limit, OpenFile
-    from pytest_packbench.model.control import ControlResult, ControlTally
-    from pytest_packbench.model.report import ControlCounts
+    from pytest_packbench.model.control import ControlResult
     from pytest_packbench.model.score import Score
 
 
@@ -258,28 +257,6 @@ def read_controls(path: Path | OpenFile, run_id: str | None = None) -> list[Cont
                 problem = f"{printable(control.control)} is there twice, or of another run than {run_id}"
                 raise StoredRunError(f"{location}: {problem}; restore the file from the run")
     return list(results.values())
-
-
-def controls_of_report(folder: Path, run_id: str, counts: ControlCounts | None) -> ControlTally | None:
-    """Return the controls of a run as its `report.json` counts them; None if it had none.
-
-    Args:
-        folder: the folder of the run.
-        run_id: its id.
-        counts: `packbench.controls` of its report; None if the report has none.
-
-    Raises:
-        StoredRunError: `controls.jsonl` is missing, invalid, or differs from the report.
-        OSError: the file cannot be read.
-    """
-    from pytest_packbench.model.control import tally_of
-
-    path = folder / CONTROLS
-    results = read_controls(path, run_id)
-    tally = tally_of(results, 0 if counts is None else counts.present)
-    if (None if tally is None else tally.counts) == counts:
-        return tally
-    raise StoredRunError(f"{path} is missing, or has other controls than the report counts; run the suite again")
 
 
 def _checked(kind: Any, data: Any) -> Any:

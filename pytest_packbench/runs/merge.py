@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any
 from pytest_packbench.model.errors import first_of, pluralize
 from pytest_packbench.model.run import CAPS, RECORD_PROMPTS, TEST_TARGET_PREFIX, Shard
 from pytest_packbench.runs.folder import LACKED, RECORDS, StoredRunError
-from pytest_packbench.runs.lines import controls_of_report
 from pytest_packbench.runs.metadata import MERGED_FROM, SPENT, join_sorted, recorded_spending, sum_spending
 from pytest_packbench.runs.reading import open_run, sort_key
 
@@ -237,12 +236,8 @@ class Merge:
             StoredRunError: the file of a run is missing or invalid, or differs from the run's report.
             OSError: a file can't be read.
         """
-        tallies = [
-            controls_of_report(Path(opened.source).parent, opened.run.run_id, opened.stated.controls)
-            for opened in self._runs
-        ]
-        known = [tally for tally in tallies if tally is not None]
-        return [result for tally in known for result in tally.results], sum(tally.present for tally in known)
+        known = [tally for opened in self._runs if (tally := opened.controls()) is not None]
+        return [result for tally in known for result in tally.results], sum(tally.counts.present for tally in known)
 
     @property
     def shards_text(self) -> str:

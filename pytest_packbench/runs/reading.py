@@ -41,6 +41,7 @@ from pytest_packbench.model.strict_json import (
 )
 from pytest_packbench.model.suite import BASELINE_NAME
 from pytest_packbench.runs.folder import (
+    CONTROLS,
     ERRORS,
     JOURNAL,
     PAYLOADS,
@@ -50,7 +51,7 @@ from pytest_packbench.runs.folder import (
     StoredRunError,
     is_run_id,
 )
-from pytest_packbench.runs.lines import error_lines, payload_lines, record_lines, stated_of
+from pytest_packbench.runs.lines import error_lines, payload_lines, read_controls, record_lines, stated_of
 from pytest_packbench.runs.metadata import MERGED_FROM
 
 if TYPE_CHECKING:
@@ -58,6 +59,7 @@ if TYPE_CHECKING:
     from typing import BinaryIO
 
     from pytest_packbench.model.baseline import BaselineChange, CommittedBaseline
+    from pytest_packbench.model.control import ControlTally
     from pytest_packbench.model.header import Header
     from pytest_packbench.model.record import EvalRecord
     from pytest_packbench.model.result import Result
@@ -118,6 +120,24 @@ class StoredRun:
             yield from self.results
         elif not self.committed:
             yield from open_run(Path(self.source), complete=True).results
+
+    def controls(self) -> ControlTally | None:
+        """Return its controls as its report counts them; records alone do not say how many there were.
+
+        Returns:
+            None if it had none.
+
+        Raises:
+            StoredRunError: `controls.jsonl` is missing, invalid, or differs from the report.
+            OSError: the file cannot be read.
+        """
+        from pytest_packbench.model.control import tally_of
+
+        path, counts = Path(self.source).with_name(CONTROLS), None if self.header is None else self.stated.controls
+        tally = tally_of(read_controls(path, self.run.run_id), 0 if counts is None else counts.present)
+        if self.source.endswith(".jsonl") or counts == (None if tally is None else tally.counts):
+            return tally
+        raise StoredRunError(f"{path} is missing, or has other controls than the report counts; run the suite again")
 
     @property
     def stated(self) -> Header:

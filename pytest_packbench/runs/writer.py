@@ -29,11 +29,11 @@ from pytest_packbench.runs.lines import compact_json, finite_line
 from pytest_packbench.runs.reading import checked_results, sort_key
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping
     from pathlib import Path
 
     from pytest_packbench.model.baseline import CommittedBaseline
-    from pytest_packbench.model.control import ControlResult
+    from pytest_packbench.model.control import ControlTally
     from pytest_packbench.model.result import EndedAttempt
     from pytest_packbench.model.run import Run
     from pytest_packbench.runs.journal import Entry
@@ -206,15 +206,16 @@ class RunWriter:
             results = (result_from({**json.loads(row), "suite": suite}) for row in rows)
             yield from checked_results(self._target, results, self._run_id, complete=True)
 
-    def write_controls(self, controls: Sequence[ControlResult]) -> None:
-        """Write `controls.jsonl`, only if there are any.
+    def write_controls(self, controls: ControlTally | None) -> None:
+        """Write `controls.jsonl`, only if any were selected.
 
         Raises:
             OSError: the file cannot be written.
         """
         path = self._target / CONTROLS
-        if controls:
-            write_atomic(path, b"".join(_line(control.line(self._run_id)) for control in controls))
+        if controls is not None and controls.results:
+            lines = (_line({"run_id": self._run_id, **control.as_json()}) for control in controls.results)
+            write_atomic(path, b"".join(lines))
         else:
             # an earlier session of the run may have written it
             path.unlink(missing_ok=True)

@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import pytest
 
 from pytest_packbench.engine.attempt import replay, score_payload
-from pytest_packbench.engine.controls import end_of
+from pytest_packbench.engine.result_builder import end_of
 from pytest_packbench.engine.targets import TargetCaller
-from pytest_packbench.model.control import Control, compare, deviation_text
+from pytest_packbench.model.control import Control, compare
 from pytest_packbench.packs.tariff import checks
 from pytest_packbench.packs.tariff.checks import CHECKS
 from pytest_packbench.packs.tariff.target import reference_target
@@ -82,7 +82,8 @@ class Pipeline:
             cassette = control.cassette.recording(control.case, right.loaded.input_sha256, "tariff")
             attempt = replay(self.context, right.loaded, cassette, source=name, owner=name)
         end = end_of(self.context, attempt)
-        return _run(name, attempt, deviation_text(compare(control.expected, end), end))
+        deviations = [row.deviation for row in compare(control.expected, end) if row.deviation]
+        return _run(name, attempt, "; ".join(deviations))
 
 
 def _run(name: str, attempt: AttemptState, problem: str) -> Run:

@@ -20,8 +20,6 @@ from pytest_packbench.model.control import (
     ControlEnd,
     ControlExpected,
     ControlResult,
-    compare,
-    deviation_text,
     tally_of,
 )
 from pytest_packbench.model.errors import ControlError
@@ -74,7 +72,8 @@ def test_an_end_is_compared_with_what_is_written(expected: dict[str, Any], end: 
     terms = [Term(name=name, effect=effect, value=value, detail="why") for name, effect, value in end.pop("terms", [])]
     decided_by = end.pop("decided_by", "")
     ended = ControlEnd(**end, terms=tuple(terms), decided_by=decided_by)
-    assert deviation_text(compare(ControlExpected.model_validate(expected), ended), ended) == deviation
+    result = ControlResult("s", "a", "n", "f", "not_run").ended(ControlExpected.model_validate(expected), ended)
+    assert (result.outcome, result.message) == ("deviates" if deviation else "as_written", deviation)
 
 
 def test_lint_finds_controls_that_say_too_little_or_nothing_new(tmp_path: Path) -> None:
@@ -101,7 +100,7 @@ def test_a_packed_suite_has_the_same_controls(tmp_path: Path, capsys: pytest.Cap
         (packed / file).parent.mkdir(parents=True, exist_ok=True)
         (packed / file).write_bytes(content)
     assert (packed / "fixtures" / "controls" / "controls.jsonl").read_text("utf-8").count("\n") == 2
-    loaded = [load_control(found, file="f") for found in find_controls(packed / "fixtures" / "controls")]
+    loaded = [load_control(found, source="f") for found in find_controls(packed / "fixtures" / "controls")]
     assert [(control.id, control.description) for control in loaded] == [("other", "é"), ("wrong", "the wrong queue")]
     assert not all_recordings(load_suite(packed))
     assert dict(single_files(packed)).keys() == dict(single_files(suite.path)).keys()
@@ -180,11 +179,11 @@ def test_of_two_controls_with_one_id_the_second_is_an_error(tmp_path: Path) -> N
 def test_of_a_control_in_two_runs_the_worse_end_counts() -> None:
     fine = ControlResult("s", "a", "n", "f", "as_written")
     with pytest.raises(ValueError, match="without both expected and actual"):
-        ControlResult.from_line(fine.line("r"))
+        ControlResult.from_line(fine.as_json())
     ends: list[dict[str, Any]] = [{"verdict": "failed", "score": 10**400}, {"verdict": "failed", "scored": 1}, {}]
     for actual in ends:
         with pytest.raises(ValueError, match="/actual/"):
-            ControlResult.from_line({**fine.line("r"), "expected": {"verdict": "failed"}, "actual": actual})
+            ControlResult.from_line({**fine.as_json(), "expected": {"verdict": "failed"}, "actual": actual})
     tally = tally_of([fine, fine._replace(outcome="deviates"), fine._replace(control="b", outcome="not_run")], 3)
     assert tally is not None
     assert tally.line() == "0 of 2 controls ended as written, 1 not run, 1 not selected"
@@ -192,7 +191,7 @@ def test_of_a_control_in_two_runs_the_worse_end_counts() -> None:
     assert tally_of([], 0) is None
     for change in ({"outcome": "fine"}, {"expected": 1}, {"case": None}):
         with pytest.raises(ValueError, match=next(iter(change))):
-            ControlResult.from_line({**fine.line("r"), **change})
+            ControlResult.from_line({**fine.as_json(), **change})
 
 
 @pytest.mark.parametrize(

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from pytest_packbench.analysis.changes import BaselineOutcome
 from pytest_packbench.cli import main
-from pytest_packbench.model.control import ControlResult, ControlTally
+from pytest_packbench.model.control import ControlResult, tally_of
 from pytest_packbench.model.metric import Figure
 from pytest_packbench.model.policy import PolicyChange, PolicyOutcome
 from pytest_packbench.reports.github import FinishedRun, annotation_commands, step_summary
@@ -157,7 +157,7 @@ def finished(text: str) -> FinishedRun:
     conclusion = replace(
         conclusion_of(of, results, COMPLETE, gate("pass_rate", min=0.5, by="case_type")),
         policy=PolicyOutcome(text, (PolicyChange(*[text] * 6),), (text,), (text,)),
-        controls=ControlTally((control,), 1),
+        controls=tally_of([control], 1),
         figures=(figure,),
         baseline=BaselineOutcome(text, problem=text),
     )

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from pytest_packbench.analysis.conclusion import Times, conclude
-from pytest_packbench.model.control import ControlResult, ControlTally
+from pytest_packbench.model.control import ControlResult, tally_of
 from pytest_packbench.model.metric import Figure, Interval, Panel
 from pytest_packbench.model.pack import panels_of
 from pytest_packbench.model.policy import PolicyChange, PolicyOutcome
@@ -149,7 +149,7 @@ def full(**changes: Any) -> RunPage:
     results = [replace(each, record=records) if each.score.counted else each for each in ONE_OF_EACH]
     conclusion = {
         "policy": policy,
-        "controls": ControlTally((wrong,), 2),
+        "controls": tally_of([wrong], 2),
         "figures": figures,
         "times": Times(7, 20, 400),
     }
@@ -228,7 +228,7 @@ def test_hostile_text_stays_text() -> None:
         results,
         gate("pass_rate", min=0.5, by="case_type"),
         run=texts,
-        conclusion={"policy": policy, "controls": ControlTally((control,), 1), "figures": (figure,)},
+        conclusion={"policy": policy, "controls": tally_of([control], 1), "figures": (figure,)},
         panels=[panel],
         trend=[point(HOSTILE, HOSTILE, HOSTILE, interval=None)],
         notes=[HOSTILE],

@@ -210,7 +210,7 @@ def write_pages(writer: RunWriter, page: RunPage, place: Place, redact: Callable
     from pytest_packbench.reports.story import summary_markdown
 
     conclusion, outcome = page.conclusion, page.conclusion.baseline
-    writer.write_controls(() if conclusion.controls is None else conclusion.controls.results)
+    writer.write_controls(conclusion.controls)
     writer.write_page(SUMMARY, summary_markdown(conclusion, place=place))
     writer.write_page(PAGE, page_html([page], title=conclusion.run.suite, redact=redact))
     if outcome is not None and outcome.compared is not None:

@@ -212,7 +212,7 @@ def _tiles(page: RunPage) -> Iterator[Tile]:
         yield Tile("Gates", f"{passed} {of} {every}", judged, "" if all(gate.passed for gate in gates) else "fail")
     if controls is not None and controls.results:
         wrong = "fail" if controls.wrong else ""
-        yield Tile("Controls", f"{controls.as_written} of {len(controls.results)}", "ended as written", wrong)
+        yield Tile("Controls", f"{controls.counts.as_written} of {controls.counts.selected}", "ended as written", wrong)
     counts = {name: verdicts[name] for name in ("error", "vacuous", "known_hole", "not_run")}
     counts["quarantined"] = sum(statistics.totals.quarantined.values())
     unjudged = [f"{count} {name.replace('_', ' ')}" for name, count in counts.items() if count]
@@ -283,7 +283,7 @@ def _controls(conclusion: Conclusion) -> Iterator[Block]:
     tally = conclusion.controls
     if tally is None:
         return
-    if tally.wrong or tally.as_written:
+    if tally.wrong or tally.counts.as_written:
         yield _judgement(tally.line(), failed=bool(tally.wrong))
     else:
         yield Text(f"{capitalized(tally.line())}.", sign="\u2013 not run", color="plain")
