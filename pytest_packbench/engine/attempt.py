@@ -20,13 +20,14 @@ from pydantic import ValidationError
 from pytest_packbench.cases.packed import RECORDINGS
 from pytest_packbench.cases.recordings import find_recording
 from pytest_packbench.engine.attribution import UNKNOWN, attribute, count_reported_usage
-from pytest_packbench.engine.conditions import check_conditions, record_again
 from pytest_packbench.engine.external_io import TargetFailure, causes_of
 from pytest_packbench.engine.offline import offline
 from pytest_packbench.engine.recordings import (
     Replay,
     UnrecordableError,
     check_belongs,
+    check_conditions,
+    record_again,
     recorded_answers,
     recording_of,
     store_recording,
