@@ -32,7 +32,7 @@ from pytest_packbench.engine.recordings import (
     recording_of,
     store_recording,
 )
-from pytest_packbench.engine.targets import ProcessState, TimeLimit, release_pools, run_in_thread, timed_out
+from pytest_packbench.engine.targets import ProcessState, TimeLimit, at_once, release_pools, timed_out
 from pytest_packbench.files import why_unreadable
 from pytest_packbench.model.errors import (
     CassetteError,
@@ -241,10 +241,10 @@ class Plain(NamedTuple):
             return cls(not_json=error_text(error) or type(error).__name__)
 
 
-def attempt(context: SuiteContext, loaded: LoadedCase) -> AttemptState:
+def attempt(context: SuiteContext, loaded: LoadedCase, state: AttemptState | None = None) -> AttemptState:
     """Run and score one case on its recording, in fixture mode; never raises for what the case or target did."""
-    state = AttemptState()
-    _run_steps(context, loaded, state, _prepare, _call_target)
+    state = state or AttemptState()
+    at_once(run_target(context, loaded, state))
     return settle(context, loaded, state)
 
 
@@ -258,25 +258,28 @@ def replay(context: SuiteContext, loaded: LoadedCase, cassette: Cassette, *, sou
         source: its file, for messages.
         owner: whose work it is, for the offline guard.
     """
-    state = AttemptState(cassette=cassette, replay=Replay(cassette, source=source), owner=owner)
-    _run_steps(context, loaded, state, _prepare, _call_target)
-    return settle(context, loaded, state)
+    recorded = AttemptState(cassette=cassette, replay=Replay(cassette, source=source), owner=owner)
+    return attempt(context, loaded, recorded)
 
 
 async def run_target(
-    context: SuiteContext, loaded: LoadedCase, state: AttemptState, *, in_thread: RunInThread = run_in_thread
+    context: SuiteContext, loaded: LoadedCase, state: AttemptState, *, in_thread: RunInThread | None = None
 ) -> None:
-    """Call the target for one attempt without blocking the event loop. Raises only if it is cancelled.
+    """Call the target for one attempt, on an event loop or at once.
 
     Args:
-        context: of any mode.
+        context: of any mode; in fixture mode if it is called at once.
         loaded: the case.
         state: receives the result, for `settle`.
-        in_thread: runs a sync target on a thread.
+        in_thread: runs a sync target on a thread, so that the event loop is not blocked; None where all is done here,
+            under the time limit of a case: then the coroutine never waits.
+
+    Raises:
+        BaseException: its task was cancelled; or, where all is done here, the target ends the whole run.
     """
     _run_steps(context, loaded, state, _prepare)
     if state.failure is None:
-        await _await_target(context, state, in_thread)
+        await _call_target(context, state, in_thread)
 
 
 def abandon(state: AttemptState, limit_s: float) -> AttemptState:
@@ -515,24 +518,38 @@ def _meter(context: SuiteContext, loaded: LoadedCase, state: AttemptState, live:
     return state.replay
 
 
-def _call_target(context: SuiteContext, loaded: LoadedCase, state: AttemptState) -> None:  # noqa: ARG001 - all steps have one signature
+async def _call_target(context: SuiteContext, state: AttemptState, in_thread: RunInThread | None) -> None:
     """Call the target, or replay the result of one outside this process."""
-    limit, process = TimeLimit(context.options.case_timeout_s), ProcessState()
-    call = _call_of(context, state) or context.caller
-    with _guard(context, state) as state.violations, _traffic_of(context, state):
+    limit_s = context.options.case_timeout_s if in_thread is None else None
+    limit, process = TimeLimit(limit_s), ProcessState()
+    replayed = _replayed(context, state)
+    shares_thread = in_thread is not None
+    with (
+        _guard(context, state, shares_thread=shares_thread) as state.violations,
+        # a result that is replayed whole makes no calls
+        nullcontext() if replayed is not None else _traffic_of(context, state),
+    ):
         try:
             with limit:
-                state.payload, state.text, state.not_json = Plain.of(call(*_arguments(state)))
-        except context.options.stops:
-            raise
-        except BaseException as error:  # noqa: BLE001 - any exception of a target is an error of its case
+                if replayed is not None:
+                    plain = Plain.of(replayed())
+                else:
+                    plain = await context.caller.call(*_arguments(state), in_thread, Plain.of)
+                state.payload, state.text, state.not_json = plain
+        except BaseException as error:
             state.raised = error
+            # on a loop, the runner decides what ends the run
+            if _is_cancellation(error) if shares_thread else isinstance(error, context.options.stops):
+                raise
         finally:
             process.restore()
             limit.stop()
+            if state.meter is not None:
+                state.meter.close()
+            state.stop_clock()
     if limit.reached:
         _leave_target(context, state)
-    state.stop_clock()
+    state.reported_usd = count_reported_usage(context, state)
 
 
 def _leave_target(context: SuiteContext, state: AttemptState) -> None:
@@ -547,29 +564,7 @@ def _leave_target(context: SuiteContext, state: AttemptState) -> None:
     release_pools()
 
 
-async def _await_target(context: SuiteContext, state: AttemptState, in_thread: RunInThread) -> None:
-    """Call the target, or replay its result, on the event loop that concurrent cases share."""
-    process, call = ProcessState(), _call_of(context, state)
-    try:
-        with _guard(context, state, shares_thread=True) as state.violations, _traffic_of(context, state):
-            if call is not None:
-                plain = Plain.of(call(*_arguments(state)))
-            else:
-                plain = await context.caller.call_async(*_arguments(state), in_thread, Plain.of)
-            state.payload, state.text, state.not_json = plain
-    except BaseException as error:
-        state.raised = error
-        if _is_cancellation(error):
-            raise
-    finally:
-        process.restore()
-        if state.meter is not None:
-            state.meter.close()
-        state.stop_clock()
-    state.reported_usd = count_reported_usage(context, state)
-
-
-def _call_of(context: SuiteContext, state: AttemptState) -> Callable[[VerifyRequest, VerifyContext], Any] | None:
+def _replayed(context: SuiteContext, state: AttemptState) -> Callable[[], Any] | None:
     """Return what replays the whole result of a target outside this process; None where the target is called.
 
     A program runs where its model calls are recorded.
@@ -579,8 +574,8 @@ def _call_of(context: SuiteContext, state: AttemptState) -> Callable[[VerifyRequ
     if context.live is not None or replay is None or not caller.opaque or runs:
         return None
 
-    def replayed(request: VerifyRequest, _: VerifyContext) -> Any:
-        result = replay.result(request.as_json())
+    def replayed() -> Any:
+        result = replay.result(_arguments(state)[0].as_json())
         return result if caller.worlds is None else caller.worlds.replayed(result)
 
     return replayed
@@ -588,8 +583,7 @@ def _call_of(context: SuiteContext, state: AttemptState) -> Callable[[VerifyRequ
 
 def _traffic_of(context: SuiteContext, state: AttemptState) -> AbstractContextManager[None]:
     """Return the block in which calls of the target's own model clients belong to the attempt."""
-    # a result that is replayed whole makes no calls
-    if state.traffic is None or _call_of(context, state) is not None:
+    if state.traffic is None:
         return nullcontext()
     state.traffic.ignored_headers = context.suite.config.recording.ignore_headers
     if context.caller.opaque and context.serving is not None:
