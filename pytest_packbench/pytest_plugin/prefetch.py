@@ -49,7 +49,6 @@ class Prefetcher:
         self._config = config
         self._contexts = contexts
         self._runs: dict[str, CaseRun] = {}
-        self._finished_trials: dict[AttemptKey, Trial] = {}
         self._is_planned = False
         self._next_item: pytest.Item | None = None
         self._is_worker = hasattr(config, "workerinput")
@@ -85,7 +84,7 @@ class Prefetcher:
             label = f" (trial {job.key.trial + 1})" if self._trials > 1 else ""
             for name, text in done.output.sections():
                 run.item.add_report_section("setup", f"{name}{label}", job.context.redactor.text(text))
-            trials[job.key.trial] = self._finished_trials.pop(job.key)
+            trials[job.key.trial] = done.trial
         self.clear()
         return [trials[number] for number in sorted(trials)]
 
@@ -176,7 +175,8 @@ class Prefetcher:
         except Exception:  # noqa: BLE001 - its result is stored all the same, or reported as an error
             return False
 
-    def _settled(self, done: Flight) -> None:
+    def _settled(self, done: Flight) -> Trial:
+        """Return the trial of an attempt that has ended; its result is stored."""
         key = done.job.key
         case_ref = self._runs[key.nodeid].case_ref()
         try:
@@ -192,7 +192,7 @@ class Prefetcher:
             trial = error_trial(case_ref, failure, trial=key.trial)
             self._config.stash[KEEP](trial.result)
         self.failing += trial.result.score.verdict in FAILING
-        self._finished_trials[key] = trial
+        return trial
 
     def _route(self) -> None:
         """Separate the output and logs of cases from what pytest captures."""
