@@ -137,6 +137,7 @@ class AttemptState:
         verify_context: what the target may use.
         replay: answers model calls from a recording.
         owner: whose work it is for the offline guard; empty for the case's.
+        keep: stores that the case is an error, before its target ends the process.
         meter: answers model calls from a backend.
         limit: limits the calls of chat models; None in fixture mode.
         traffic: the calls of the target's own model clients, through the gateway; None where it does not serve.
@@ -175,6 +176,7 @@ class AttemptState:
     verify_context: VerifyContext | None = None
     replay: Replay | None = None
     owner: str = ""
+    keep: Callable[[], object] = lambda: None
     meter: Meter | None = None
     limit: CallLimit | None = None
     traffic: CaseTraffic | None = None
@@ -241,9 +243,23 @@ class Plain(NamedTuple):
             return cls(not_json=error_text(error) or type(error).__name__)
 
 
-def attempt(context: SuiteContext, loaded: LoadedCase, state: AttemptState | None = None) -> AttemptState:
-    """Run and score one case on its recording, in fixture mode; never raises for what the case or target did."""
+def attempt(
+    context: SuiteContext,
+    loaded: LoadedCase,
+    state: AttemptState | None = None,
+    *,
+    keep: Callable[[], object] = lambda: None,
+) -> AttemptState:
+    """Run and score one case on its recording, in fixture mode; never raises for what the case or target did.
+
+    Args:
+        context: in fixture mode.
+        loaded: the case.
+        state: the attempt, where it does not begin with nothing.
+        keep: stores that the case is an error, where its target goes on after the time limit and the process ends.
+    """
     state = state or AttemptState()
+    state.keep = keep
     at_once(run_target(context, loaded, state))
     return settle(context, loaded, state)
 
@@ -521,7 +537,7 @@ def _meter(context: SuiteContext, loaded: LoadedCase, state: AttemptState, live:
 async def _call_target(context: SuiteContext, state: AttemptState, in_thread: RunInThread | None) -> None:
     """Call the target, or replay the result of one outside this process."""
     limit_s = context.options.case_timeout_s if in_thread is None else None
-    limit, process = TimeLimit(limit_s), ProcessState()
+    limit, process = TimeLimit(limit_s, state.keep), ProcessState()
     replayed = _replayed(context, state)
     shares_thread = in_thread is not None
     with (

@@ -100,6 +100,7 @@ class TimeLimit:
 
     Args:
         seconds: the time; None for no limit.
+        keep: stores that the case is an error, before the process ends.
 
     Attributes:
         reached: whether the time was up before the block ended, whatever it made of the exception.
@@ -108,9 +109,10 @@ class TimeLimit:
 
     file: ClassVar[int] = 2
 
-    def __init__(self, seconds: float | None) -> None:
+    def __init__(self, seconds: float | None, keep: Callable[[], object] = lambda: None) -> None:
         self.reached = False
         self._seconds = seconds
+        self._keep = keep
         self._is_in_block = False
         self._handler: Any = None
         self._end = self._outer_end = 0.0
@@ -174,12 +176,12 @@ class TimeLimit:
         if not self._is_in_block:
             return
         if self.reached:
-            _end_process()
+            _end_process(self._keep)
         self.reached = True
         raise TimeLimitReached(f"the time limit of {self._seconds:g} s")
 
 
-def _end_process() -> None:
+def _end_process(keep: Callable[[], object]) -> None:
     """End the process on top of frames that never return; other cases are run by another one."""
     case = os.environ.get("PYTEST_CURRENT_TEST", "").rpartition(" ")[0] or "a case"
     line = (
@@ -188,6 +190,7 @@ def _end_process() -> None:
     )
     try:
         os.write(TimeLimit.file, line.encode("utf-8", "backslashreplace"))
+        keep()
     finally:
         _exit(_STUCK)
 

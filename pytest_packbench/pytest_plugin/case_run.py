@@ -28,6 +28,7 @@ from pytest_packbench.engine.result_builder import (
     read_case_ref,
     redacted_trial,
 )
+from pytest_packbench.engine.targets import timed_out
 from pytest_packbench.model.errors import describe_error, single_spaced
 from pytest_packbench.model.record import EvalRecord
 from pytest_packbench.model.result import Result, result_sent
@@ -339,7 +340,12 @@ class CaseRun(ItemRun):
         if prefetcher is not None:
             return prefetcher.wait_for_trials(self, trials)
         if not trials:
-            trials[0] = kept_trial(config, case_ref, attempt(context, self.loaded), context)
+
+            def keep() -> None:
+                message = str(timed_out("the target", contexts.settings.case_timeout_s or 0))
+                config.stash[KEEP](error_trial(case_ref, Failure(kind="timeout", message=message)).result)
+
+            trials[0] = kept_trial(config, case_ref, attempt(context, self.loaded, keep=keep), context)
         return list(trials.values())
 
     def earlier(self) -> dict[int, Entry]:
