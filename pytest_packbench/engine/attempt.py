@@ -386,11 +386,8 @@ def score_payload(context: SuiteContext, loaded: LoadedCase, payload: Any, *, tr
     Returns:
         The attempt; with a failure instead of a score if there was an error.
     """
-    state = AttemptState(payload=payload, timestamp=timestamp_now(), truncated=truncated)
-    _run_steps(context, loaded, state, _read_and_score)
-    if state.failure is not None:
-        state.failure = redacted_failure(state.failure, context.redactor)
-    return state
+    state = AttemptState(payload=payload, timestamp=timestamp_now(), truncated=truncated, ended=True)
+    return settle(context, loaded, state)
 
 
 def user_frames(error: BaseException) -> tuple[str, ...]:

@@ -163,33 +163,6 @@ class WaitTimes:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RunnerOptions:
-    """How attempts are scheduled.
-
-    Attributes:
-        throttle: limits the attempts in flight.
-        lookahead: how many attempts may have started without being claimed, beside the one that is waited for.
-        limit_s: time limit of one attempt, seconds; None for none.
-        ledger: counts what the run uses, and knows its caps.
-        on_ended: called on the loop for each attempt as soon as its target has ended without a failure, before it is
-            settled; returns whether it has stored the attempt. It must be short and must not raise.
-        use_threads: whether sync targets run on threads of their own; else each runs in the waiting thread, where a
-            debugger works.
-        waits: how long the runner waits for what.
-        clock: monotonic clock, seconds.
-    """
-
-    throttle: Throttle
-    lookahead: int
-    limit_s: float | None
-    ledger: Ledger
-    on_ended: Callable[[Job, AttemptState], bool] = lambda _job, _attempt: False
-    use_threads: bool = True
-    waits: WaitTimes = field(default_factory=WaitTimes)
-    clock: Callable[[], float] = time.monotonic
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class RunProgress:
     """The progress of a run.
 
@@ -206,30 +179,45 @@ class RunProgress:
     oldest_s: float
 
 
+@dataclass(kw_only=True, eq=False)
 class Runner:
     """Makes attempts ahead of the order in which they are waited for: one queue of flights.
 
     One thread waits for attempts; the loop that makes them has another, on which the methods that begin with `_loop_`
     are called. What both use are attributes, and sets and queues whose single operations are atomic.
 
-    Args:
-        options: how attempts are scheduled.
+    Attributes:
+        throttle: limits the attempts in flight.
+        lookahead: how many attempts may have started without being claimed, beside the one that is waited for.
+        limit_s: time limit of each attempt, seconds; None for none, as a debugger needs.
+        ledger: counts what the run uses, and knows its caps.
         on_settled: called for each attempt in the order in which they end, in the waiting thread; what it returns is
             kept with the attempt.
-
-    Attributes:
-        limit_s: time limit of each attempt, seconds; None for none, as a debugger needs.
+        on_ended: called on the loop for each attempt as soon as its target has ended without a failure, before it is
+            settled; returns whether it has stored the attempt. It must be short and must not raise.
+        use_threads: whether sync targets run on threads of their own; else each runs in the waiting thread, where a
+            debugger works.
+        waits: how long the runner waits for what.
+        clock: monotonic clock, seconds.
     """
 
-    def __init__(self, options: RunnerOptions, *, on_settled: Callable[[Flight], Any]) -> None:
-        self.limit_s = options.limit_s
-        self._options = options
-        self._on_settled = on_settled
+    throttle: Throttle
+    lookahead: int
+    limit_s: float | None
+    ledger: Ledger
+    on_settled: Callable[[Flight], Any]
+    on_ended: Callable[[Job, AttemptState], bool] = lambda _job, _attempt: False
+    use_threads: bool = True
+    waits: WaitTimes = field(default_factory=WaitTimes)
+    clock: Callable[[], float] = time.monotonic
+
+    def __post_init__(self) -> None:
+        """Create the loop, which runs as soon as there is something to do."""
         self._loop = asyncio.new_event_loop()
         note_tasks(self._loop)
         # what has ended, and sync targets that are to run in the waiting thread
         self._answers: queue.SimpleQueue[Flight | Callable[[], None]] = queue.SimpleQueue()
-        self._in_thread = run_in_thread if options.use_threads else partial(run_in_thread, start=self._answers.put)
+        self._in_thread = run_in_thread if self.use_threads else partial(run_in_thread, start=self._answers.put)
         # both threads
         self._waiting: deque[Flight] = deque()
         self._in_flight: set[Flight] = set()
@@ -277,7 +265,7 @@ class Runner:
         self._kept -= 1
         # frees a place: at once where the lookahead is short, else together with further ones
         self._claimed.append(flight)
-        if len(self._claimed) > self._options.lookahead // 8:
+        if len(self._claimed) > self.lookahead // 8:
             self._on_loop(self._loop_start_waiting)
         if flight.stop is not None:
             raise flight.stop
@@ -310,7 +298,7 @@ class Runner:
     def progress(self) -> RunProgress:
         """Return the progress of the run."""
         started = [flight.started_s for flight in list(self._in_flight)]
-        oldest = self._options.clock() - min(started) if started else 0.0
+        oldest = self.clock() - min(started) if started else 0.0
         done = sum(flight is None or flight.is_over for flight in self._flights.values())
         return RunProgress(done=done, planned=len(self._flights), in_flight=len(started), oldest_s=oldest)
 
@@ -335,18 +323,18 @@ class Runner:
         with suppress(RuntimeError):
             self._loop.call_soon_threadsafe(self._loop.stop)
         if is_alive:
-            self._thread.join(timeout=self._options.waits.close_s)
+            self._thread.join(timeout=self.waits.close_s)
         release_pools()
 
     def _wait(self, flight: Flight, tick: Callable[[], None]) -> Flight:
         """Return a flight when it is over; another one in its place where it is given up."""
-        options = self._options
-        self._next_tick = max(self._next_tick, options.clock() + options.waits.tick_s)
+        tick_s = self.waits.tick_s
+        self._next_tick = max(self._next_tick, self.clock() + tick_s)
         self._on_loop(self._loop_hasten, flight)
         while not flight.is_over:
-            self._receive(options.waits.tick_s)
-            if options.clock() >= self._next_tick:
-                self._next_tick = options.clock() + options.waits.tick_s
+            self._receive(tick_s)
+            if self.clock() >= self._next_tick:
+                self._next_tick = self.clock() + tick_s
                 tick()
                 flight = self._check_loop(flight)
         self._await_burst()
@@ -369,9 +357,9 @@ class Runner:
         Settling each attempt would delay the next calls, and can be done while those are in flight. Half of the
         lookahead may fill with ended attempts meanwhile; the other half keeps the window full.
         """
-        clock, waits = self._options.clock, self._options.waits
+        clock, waits = self.clock, self.waits
         end = clock() + waits.burst_s
-        while self._waiting and self._answers.qsize() + self._kept < self._options.lookahead // 2:
+        while self._waiting and self._answers.qsize() + self._kept < self.lookahead // 2:
             now = clock()
             if now >= end or now - self._last_activity >= waits.quiet_s:
                 return
@@ -379,7 +367,7 @@ class Runner:
 
     def _check_loop(self, flight: Flight) -> Flight:
         """Give up a flight if the loop has ended or is blocked by a target: an error instead of an endless wait."""
-        now, limit_s = self._options.clock(), self.limit_s
+        now, limit_s = self.clock(), self.limit_s
         if self._heartbeat_requested is not None and self._last_heartbeat >= self._heartbeat_requested:
             self._heartbeat_requested = None
         if self._heartbeat_requested is None:
@@ -388,7 +376,7 @@ class Runner:
         silence_s, message = now - self._heartbeat_requested, ""
         if self._thread is None or not self._thread.is_alive():
             message = "the event loop ended: a target stopped it"
-        elif limit_s is not None and silence_s > limit_s + self._options.waits.blocked_s:
+        elif limit_s is not None and silence_s > limit_s + self.waits.blocked_s:
             message = f"an async target blocked the event loop for {silence_s:.0f} s: it waits without await"
         if flight.is_over or not message:
             return flight
@@ -409,14 +397,14 @@ class Runner:
         flight.is_over = True
         self._kept += 1
         if flight.stop is None:
-            flight.trial = self._on_settled(flight)
+            flight.trial = self.on_settled(flight)
 
     def _stop_of(self, flight: Flight) -> BaseException | None:
         raised = flight.attempt.raised
         if not isinstance(raised, flight.job.context.options.stops):
             return None
         # Ctrl-C reaches the main thread alone: on another one the target raised it, an error of its case
-        return None if self._options.use_threads and isinstance(raised, KeyboardInterrupt) else raised
+        return None if self.use_threads and isinstance(raised, KeyboardInterrupt) else raised
 
     def _on_loop(self, call: Callable[..., None], *arguments: Any) -> None:
         """Have the loop call a function soon; nothing happens if it has ended."""
@@ -436,7 +424,7 @@ class Runner:
         # the exception types of `Future.result` differ between versions of Python
         ended = threading.Event()
         future.add_done_callback(lambda _: ended.set())
-        if not ended.wait(self._options.waits.close_s):
+        if not ended.wait(self.waits.close_s):
             future.cancel()
             return False
         return True
@@ -453,7 +441,7 @@ class Runner:
 
     def _loop_heartbeat(self) -> None:
         """Show that the loop is not blocked."""
-        self._last_heartbeat = self._options.clock()
+        self._last_heartbeat = self.clock()
 
     def _loop_plan(self, flights: list[Flight]) -> None:
         """Append flights to the waiting ones, and start as many as possible."""
@@ -482,8 +470,8 @@ class Runner:
             flight = self._waiting[0]
             # else it was hastened, or discarded
             if flight.is_wanted and not flight.has_started:
-                is_free = flight.is_awaited or len(self._unclaimed) < self._options.lookahead
-                if not is_free or len(self._in_flight) >= self._options.throttle.limit:
+                is_free = flight.is_awaited or len(self._unclaimed) < self.lookahead
+                if not is_free or len(self._in_flight) >= self.throttle.limit:
                     return
                 self._loop_start(flight)
             self._waiting.popleft()
@@ -492,7 +480,7 @@ class Runner:
         """Start nothing more, and cancel what is in flight."""
         self._stopped = True
         self._waiting.clear()
-        wait_s = self._options.waits.cancel_s
+        wait_s = self.waits.cancel_s
         await _cancel_tasks({flight.task for flight in self._in_flight}, wait_s)
         # tasks that targets started and left behind
         await _cancel_tasks(asyncio.all_tasks() - {asyncio.current_task()}, wait_s)
@@ -503,13 +491,13 @@ class Runner:
         flight.start()
         if not flight.is_awaited:
             self._unclaimed.add(flight)
-        why = ("stopped", "the run was stopped") if self._stopped else self._options.ledger.exhausted()
+        why = ("stopped", "the run was stopped") if self._stopped else self.ledger.exhausted()
         flight.kind, flight.message = why
         if flight.kind:
             self._answers.put(flight)
             return
         self._in_flight.add(flight)
-        self._last_activity = flight.started_s = self._options.clock()
+        self._last_activity = flight.started_s = self.clock()
         coroutine = run_target(job.context, job.loaded, flight.attempt, in_thread=self._in_thread)
         flight.task = self._loop.create_task(coroutine, context=capturing_context(flight.output))
         if self.limit_s is not None:
@@ -529,20 +517,20 @@ class Runner:
         if flight.task is not None:
             flight.task.cancel()
         # most tasks end at once; one that ignores its cancellation is not waited for
-        self._loop.call_later(self._options.waits.cancel_s, self._loop_finish, flight)
+        self._loop.call_later(self.waits.cancel_s, self._loop_finish, flight)
 
     def _loop_finish(self, flight: Flight, task: asyncio.Task[None] | None = None) -> None:
         """Report an attempt that ended, or that ignored its cancellation (then there is no task); only once."""
         if flight not in self._in_flight:
             return
         self._in_flight.remove(flight)
-        self._last_activity = self._options.clock()
+        self._last_activity = self.clock()
         if flight.timer is not None:
             flight.timer.cancel()
         flight.task = flight.timer = None
         ended = _attempt_at_end(flight, task)
         if ended.raised is None and ended.failure is None:
-            self._options.throttle.succeeded()
+            self.throttle.succeeded()
         flight.stored = ended is flight.attempt and self._loop_store(flight)
         flight.attempt = ended
         self._answers.put(flight)
@@ -555,7 +543,7 @@ class Runner:
             end(job.context, job.loaded, attempt)
         except BaseException:  # noqa: BLE001 - a result may have methods of its own; settling it reports the error
             return False
-        return attempt.failure is None and self._options.on_ended(job, attempt)
+        return attempt.failure is None and self.on_ended(job, attempt)
 
 
 def _settle_safely(job: Job, attempt: AttemptState) -> AttemptState:

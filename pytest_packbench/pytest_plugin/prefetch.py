@@ -11,7 +11,7 @@ from pytest_packbench.engine.attempt import Failure, redacted_failure
 from pytest_packbench.engine.external_io import TargetError
 from pytest_packbench.engine.output import StreamRouter, is_outside_cases
 from pytest_packbench.engine.result_builder import Trial, ended_attempt, error_trial, not_run_trial
-from pytest_packbench.engine.runner import AttemptKey, Flight, Job, Runner, RunnerOptions
+from pytest_packbench.engine.runner import AttemptKey, Flight, Job, Runner
 from pytest_packbench.engine.targets import Watchdog
 from pytest_packbench.model.errors import describe_error
 from pytest_packbench.plugin import KEEP
@@ -55,16 +55,16 @@ class Prefetcher:
         settings = contexts.settings
         self._trials = settings.trials
         throttle = contexts.clients.throttle
-        options = RunnerOptions(
+        self.runner = Runner(
             throttle=throttle,
             # a worker of xdist knows only its next case
             lookahead=0 if settings.debugged else throttle.max_limit * (1 if self._is_worker else _LOOKAHEAD_FACTOR),
             limit_s=settings.case_timeout_s,
             ledger=contexts.clients.ledger,
+            on_settled=self._settled,
             on_ended=self._ended,
             use_threads=not settings.debugged,
         )
-        self.runner = Runner(options, on_settled=self._settled)
         self._streams = StreamRouter()
         self._is_routed = settings.debugged
 
