@@ -43,7 +43,7 @@ from pytest_packbench.model.errors import (
     single_spaced,
 )
 from pytest_packbench.model.request import AnswerError, VerifyContext, VerifyRequest, WatchedContext
-from pytest_packbench.model.result import Attempt, EndedAttempt, adapter, timestamp_now
+from pytest_packbench.model.result import PROBLEM_KINDS, Attempt, EndedAttempt, UnreadAnswer, adapter, timestamp_now
 from pytest_packbench.model.run import STUB
 from pytest_packbench.model.score import COUNTED, TRUNCATED, UNREADABLE, Outcome, ResultError, Score, judged
 from pytest_packbench.model.strict_json import NUMBERS
@@ -95,35 +95,8 @@ class Failure:
     raised: BaseException | None = field(default=None, compare=False, repr=False)
 
 
-_KINDS = {UNREADABLE: "answer_unreadable", TRUNCATED: "truncated"}
 _MAX_ANSWER = 80
-
-
-class UnreadAnswer(NamedTuple):
-    """An answer of a target or of its model that nobody can read; it is scored, and no failure.
-
-    Attributes:
-        term: `unreadable_answer` or `truncated_answer`.
-        reason: why it can't be read, in one line.
-        text: what was said, as far as that is known and not in the payload.
-    """
-
-    term: str
-    reason: str
-    text: str = ""
-
-    @classmethod
-    def of(cls, stored: dict[str, str]) -> UnreadAnswer:
-        """Return it from plain JSON."""
-        term = TRUNCATED if stored.get("term") == TRUNCATED else UNREADABLE
-        return cls(term, stored.get("reason", ""), stored.get("text", ""))
-
-    def problem(self) -> dict[str, str]:
-        """Return it as the problem of a recorded answer, plain JSON."""
-        return {"kind": _KINDS[self.term], "message": self.reason}
-
-
-_STORED = [each.name for each in fields(Attempt) if each.name != "unread"]
+_STORED = [each.name for each in fields(Attempt)]
 
 
 @dataclass(slots=True)
@@ -212,13 +185,11 @@ class AttemptState:
     def of(cls, stored: Attempt) -> AttemptState:
         """Return the state of a stored attempt whose target had ended; what it does not state is as at the start."""
         known = {name: value for name in _STORED if (value := getattr(stored, name)) is not None}
-        unread = None if stored.unread is None else UnreadAnswer.of(stored.unread)
-        return cls(ended=True, unread=unread, **known)
+        return cls(ended=True, **known)
 
     def stored(self) -> Attempt:
         """Return what is kept of an attempt that has ended until it is scored."""
-        unread = None if self.unread is None else self.unread._asdict()
-        return Attempt(unread=unread, **{name: getattr(self, name) for name in _STORED})
+        return Attempt(**{name: getattr(self, name) for name in _STORED})
 
     def stop_clock(self) -> None:
         """Set the duration and the time of the end."""
@@ -716,7 +687,7 @@ def _check_exceptions(context: SuiteContext, state: AttemptState) -> None:
         raise _AttemptFailed(raised.kind, str(raised), raised.details)
     led_to = causes_of(raised) if raised is not None else ()
     if answer := next((cause for cause in led_to if isinstance(cause, AnswerError)), None):
-        term = TRUNCATED if answer.kind == _KINDS[TRUNCATED] else UNREADABLE
+        term = TRUNCATED if answer.kind == PROBLEM_KINDS[TRUNCATED] else UNREADABLE
         # redacted first: a secret may have several lines, and the text is cut where it is shown
         reason, text = (context.redactor.text(part) for part in (error_text(answer), answer.text))
         state.unread = UnreadAnswer(term, single_spaced(reason), text)

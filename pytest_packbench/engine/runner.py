@@ -228,7 +228,7 @@ class Runner:
         self._unclaimed: set[Flight] = set()
         self._stopped = False
         # the waiting thread's; None for one that somebody has, or that nobody wants
-        self._flights: dict[AttemptKey, Flight | None] = {}
+        self._known: dict[AttemptKey, Flight | None] = {}
         # how many are settled and not claimed
         self._kept = 0
         self._heartbeat_requested: float | None = None
@@ -238,8 +238,8 @@ class Runner:
 
     def plan(self, jobs: Iterable[Job]) -> None:
         """Announce attempts that will be waited for, in this order; known ones are ignored."""
-        new = {job.key: Flight(job=job) for job in jobs if job.key not in self._flights}
-        self._flights.update(new)
+        new = {job.key: Flight(job=job) for job in jobs if job.key not in self._known}
+        self._known.update(new)
         if new:
             self._on_loop(self._loop_plan, list(new.values()))
 
@@ -254,14 +254,14 @@ class Runner:
             BaseException: what the target raised to end the whole run (`RunOptions.stops`).
         """
         key = job.key
-        flight = self._flights.get(key)
+        flight = self._known.get(key)
         if flight is None:
-            flight = self._flights[key] = Flight(job=job)
+            flight = self._known[key] = Flight(job=job)
         if not flight.is_over:
             self.settle_all()
         if not flight.is_over:
             flight = self._wait(flight, tick)
-        self._flights[key] = None
+        self._known[key] = None
         self._kept -= 1
         # frees a place: at once where the lookahead is short, else together with further ones
         self._claimed.append(flight)
@@ -274,9 +274,9 @@ class Runner:
     def discard(self, keys: Iterable[AttemptKey]) -> None:
         """Drop or cancel attempts that nobody will wait for."""
         for key in keys:
-            flight = self._flights.get(key)
+            flight = self._known.get(key)
             if flight is not None:
-                self._flights[key], flight.is_wanted = None, False
+                self._known[key], flight.is_wanted = None, False
                 self._kept -= flight.is_over
                 self._on_loop(self._loop_discard, flight)
 
@@ -299,8 +299,8 @@ class Runner:
         """Return the progress of the run."""
         started = [flight.started_s for flight in list(self._in_flight)]
         oldest = self.clock() - min(started) if started else 0.0
-        done = sum(flight is None or flight.is_over for flight in self._flights.values())
-        return RunProgress(done=done, planned=len(self._flights), in_flight=len(started), oldest_s=oldest)
+        done = sum(flight is None or flight.is_over for flight in self._known.values())
+        return RunProgress(done=done, planned=len(self._known), in_flight=len(started), oldest_s=oldest)
 
     def close(self, *closers: Callable[[], Coroutine[Any, Any, None]]) -> None:
         """Start nothing more, cancel what is in flight, end the loop. What hangs is left behind.
@@ -443,9 +443,9 @@ class Runner:
         """Show that the loop is not blocked."""
         self._last_heartbeat = self.clock()
 
-    def _loop_plan(self, flights: list[Flight]) -> None:
+    def _loop_plan(self, planned: list[Flight]) -> None:
         """Append flights to the waiting ones, and start as many as possible."""
-        self._waiting.extend(flights)
+        self._waiting.extend(planned)
         self._loop_start_waiting()
 
     def _loop_hasten(self, flight: Flight) -> None:
