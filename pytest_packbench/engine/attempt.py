@@ -20,18 +20,19 @@ from pydantic import ValidationError
 from pytest_packbench.cases.packed import RECORDINGS
 from pytest_packbench.cases.recordings import find_recording
 from pytest_packbench.engine.attribution import UNKNOWN, attribute, count_reported_usage
-from pytest_packbench.engine.conditions import check_conditions, record_again
 from pytest_packbench.engine.external_io import TargetFailure, causes_of
 from pytest_packbench.engine.offline import offline
 from pytest_packbench.engine.recordings import (
     Replay,
     UnrecordableError,
     check_belongs,
+    check_conditions,
+    record_again,
     recorded_answers,
     recording_of,
     store_recording,
 )
-from pytest_packbench.engine.targets import ProcessState, TimeLimit, release_pools, run_in_thread, timed_out
+from pytest_packbench.engine.targets import ProcessState, TimeLimit, at_once, release_pools, timed_out
 from pytest_packbench.files import why_unreadable
 from pytest_packbench.model.errors import (
     CassetteError,
@@ -42,7 +43,7 @@ from pytest_packbench.model.errors import (
     single_spaced,
 )
 from pytest_packbench.model.request import AnswerError, VerifyContext, VerifyRequest, WatchedContext
-from pytest_packbench.model.result import Attempt, EndedAttempt, adapter, timestamp_now
+from pytest_packbench.model.result import PROBLEM_KINDS, Attempt, EndedAttempt, UnreadAnswer, adapter, timestamp_now
 from pytest_packbench.model.run import STUB
 from pytest_packbench.model.score import COUNTED, TRUNCATED, UNREADABLE, Outcome, ResultError, Score, judged
 from pytest_packbench.model.strict_json import NUMBERS
@@ -94,35 +95,8 @@ class Failure:
     raised: BaseException | None = field(default=None, compare=False, repr=False)
 
 
-_KINDS = {UNREADABLE: "answer_unreadable", TRUNCATED: "truncated"}
 _MAX_ANSWER = 80
-
-
-class UnreadAnswer(NamedTuple):
-    """An answer of a target or of its model that nobody can read; it is scored, and no failure.
-
-    Attributes:
-        term: `unreadable_answer` or `truncated_answer`.
-        reason: why it can't be read, in one line.
-        text: what was said, as far as that is known and not in the payload.
-    """
-
-    term: str
-    reason: str
-    text: str = ""
-
-    @classmethod
-    def of(cls, stored: dict[str, str]) -> UnreadAnswer:
-        """Return it from plain JSON."""
-        term = TRUNCATED if stored.get("term") == TRUNCATED else UNREADABLE
-        return cls(term, stored.get("reason", ""), stored.get("text", ""))
-
-    def problem(self) -> dict[str, str]:
-        """Return it as the problem of a recorded answer, plain JSON."""
-        return {"kind": _KINDS[self.term], "message": self.reason}
-
-
-_STORED = [each.name for each in fields(Attempt) if each.name != "unread"]
+_STORED = [each.name for each in fields(Attempt)]
 
 
 @dataclass(slots=True)
@@ -136,6 +110,7 @@ class AttemptState:
         verify_context: what the target may use.
         replay: answers model calls from a recording.
         owner: whose work it is for the offline guard; empty for the case's.
+        keep: stores that the case is an error, before its target ends the process.
         meter: answers model calls from a backend.
         limit: limits the calls of chat models; None in fixture mode.
         traffic: the calls of the target's own model clients, through the gateway; None where it does not serve.
@@ -174,6 +149,7 @@ class AttemptState:
     verify_context: VerifyContext | None = None
     replay: Replay | None = None
     owner: str = ""
+    keep: Callable[[], object] = lambda: None
     meter: Meter | None = None
     limit: CallLimit | None = None
     traffic: CaseTraffic | None = None
@@ -209,13 +185,11 @@ class AttemptState:
     def of(cls, stored: Attempt) -> AttemptState:
         """Return the state of a stored attempt whose target had ended; what it does not state is as at the start."""
         known = {name: value for name in _STORED if (value := getattr(stored, name)) is not None}
-        unread = None if stored.unread is None else UnreadAnswer.of(stored.unread)
-        return cls(ended=True, unread=unread, **known)
+        return cls(ended=True, **known)
 
     def stored(self) -> Attempt:
         """Return what is kept of an attempt that has ended until it is scored."""
-        unread = None if self.unread is None else self.unread._asdict()
-        return Attempt(unread=unread, **{name: getattr(self, name) for name in _STORED})
+        return Attempt(**{name: getattr(self, name) for name in _STORED})
 
     def stop_clock(self) -> None:
         """Set the duration and the time of the end."""
@@ -240,10 +214,24 @@ class Plain(NamedTuple):
             return cls(not_json=error_text(error) or type(error).__name__)
 
 
-def attempt(context: SuiteContext, loaded: LoadedCase) -> AttemptState:
-    """Run and score one case on its recording, in fixture mode; never raises for what the case or target did."""
-    state = AttemptState()
-    _run_steps(context, loaded, state, _prepare, _call_target)
+def attempt(
+    context: SuiteContext,
+    loaded: LoadedCase,
+    state: AttemptState | None = None,
+    *,
+    keep: Callable[[], object] = lambda: None,
+) -> AttemptState:
+    """Run and score one case on its recording, in fixture mode; never raises for what the case or target did.
+
+    Args:
+        context: in fixture mode.
+        loaded: the case.
+        state: the attempt, where it does not begin with nothing.
+        keep: stores that the case is an error, where its target goes on after the time limit and the process ends.
+    """
+    state = state or AttemptState()
+    state.keep = keep
+    at_once(run_target(context, loaded, state))
     return settle(context, loaded, state)
 
 
@@ -257,25 +245,28 @@ def replay(context: SuiteContext, loaded: LoadedCase, cassette: Cassette, *, sou
         source: its file, for messages.
         owner: whose work it is, for the offline guard.
     """
-    state = AttemptState(cassette=cassette, replay=Replay(cassette, source=source), owner=owner)
-    _run_steps(context, loaded, state, _prepare, _call_target)
-    return settle(context, loaded, state)
+    recorded = AttemptState(cassette=cassette, replay=Replay(cassette, source=source), owner=owner)
+    return attempt(context, loaded, recorded)
 
 
 async def run_target(
-    context: SuiteContext, loaded: LoadedCase, state: AttemptState, *, in_thread: RunInThread = run_in_thread
+    context: SuiteContext, loaded: LoadedCase, state: AttemptState, *, in_thread: RunInThread | None = None
 ) -> None:
-    """Call the target for one attempt without blocking the event loop. Raises only if it is cancelled.
+    """Call the target for one attempt, on an event loop or at once.
 
     Args:
-        context: of any mode.
+        context: of any mode; in fixture mode if it is called at once.
         loaded: the case.
         state: receives the result, for `settle`.
-        in_thread: runs a sync target on a thread.
+        in_thread: runs a sync target on a thread, so that the event loop is not blocked; None where all is done here,
+            under the time limit of a case: then the coroutine never waits.
+
+    Raises:
+        BaseException: its task was cancelled; or, where all is done here, the target ends the whole run.
     """
     _run_steps(context, loaded, state, _prepare)
     if state.failure is None:
-        await _await_target(context, state, in_thread)
+        await _call_target(context, state, in_thread)
 
 
 def abandon(state: AttemptState, limit_s: float) -> AttemptState:
@@ -366,11 +357,8 @@ def score_payload(context: SuiteContext, loaded: LoadedCase, payload: Any, *, tr
     Returns:
         The attempt; with a failure instead of a score if there was an error.
     """
-    state = AttemptState(payload=payload, timestamp=timestamp_now(), truncated=truncated)
-    _run_steps(context, loaded, state, _read_and_score)
-    if state.failure is not None:
-        state.failure = redacted_failure(state.failure, context.redactor)
-    return state
+    state = AttemptState(payload=payload, timestamp=timestamp_now(), truncated=truncated, ended=True)
+    return settle(context, loaded, state)
 
 
 def user_frames(error: BaseException) -> tuple[str, ...]:
@@ -514,24 +502,38 @@ def _meter(context: SuiteContext, loaded: LoadedCase, state: AttemptState, live:
     return state.replay
 
 
-def _call_target(context: SuiteContext, loaded: LoadedCase, state: AttemptState) -> None:  # noqa: ARG001 - all steps have one signature
+async def _call_target(context: SuiteContext, state: AttemptState, in_thread: RunInThread | None) -> None:
     """Call the target, or replay the result of one outside this process."""
-    limit, process = TimeLimit(context.options.case_timeout_s), ProcessState()
-    call = _call_of(context, state) or context.caller
-    with _guard(context, state) as state.violations, _traffic_of(context, state):
+    limit_s = context.options.case_timeout_s if in_thread is None else None
+    limit, process = TimeLimit(limit_s, state.keep), ProcessState()
+    replayed = _replayed(context, state)
+    shares_thread = in_thread is not None
+    with (
+        _guard(context, state, shares_thread=shares_thread) as state.violations,
+        # a result that is replayed whole makes no calls
+        nullcontext() if replayed is not None else _traffic_of(context, state),
+    ):
         try:
             with limit:
-                state.payload, state.text, state.not_json = Plain.of(call(*_arguments(state)))
-        except context.options.stops:
-            raise
-        except BaseException as error:  # noqa: BLE001 - any exception of a target is an error of its case
+                if replayed is not None:
+                    plain = Plain.of(replayed())
+                else:
+                    plain = await context.caller.call(*_arguments(state), in_thread, Plain.of)
+                state.payload, state.text, state.not_json = plain
+        except BaseException as error:
             state.raised = error
+            # on a loop, the runner decides what ends the run
+            if _is_cancellation(error) if shares_thread else isinstance(error, context.options.stops):
+                raise
         finally:
             process.restore()
             limit.stop()
+            if state.meter is not None:
+                state.meter.close()
+            state.stop_clock()
     if limit.reached:
         _leave_target(context, state)
-    state.stop_clock()
+    state.reported_usd = count_reported_usage(context, state)
 
 
 def _leave_target(context: SuiteContext, state: AttemptState) -> None:
@@ -546,29 +548,7 @@ def _leave_target(context: SuiteContext, state: AttemptState) -> None:
     release_pools()
 
 
-async def _await_target(context: SuiteContext, state: AttemptState, in_thread: RunInThread) -> None:
-    """Call the target, or replay its result, on the event loop that concurrent cases share."""
-    process, call = ProcessState(), _call_of(context, state)
-    try:
-        with _guard(context, state, shares_thread=True) as state.violations, _traffic_of(context, state):
-            if call is not None:
-                plain = Plain.of(call(*_arguments(state)))
-            else:
-                plain = await context.caller.call_async(*_arguments(state), in_thread, Plain.of)
-            state.payload, state.text, state.not_json = plain
-    except BaseException as error:
-        state.raised = error
-        if _is_cancellation(error):
-            raise
-    finally:
-        process.restore()
-        if state.meter is not None:
-            state.meter.close()
-        state.stop_clock()
-    state.reported_usd = count_reported_usage(context, state)
-
-
-def _call_of(context: SuiteContext, state: AttemptState) -> Callable[[VerifyRequest, VerifyContext], Any] | None:
+def _replayed(context: SuiteContext, state: AttemptState) -> Callable[[], Any] | None:
     """Return what replays the whole result of a target outside this process; None where the target is called.
 
     A program runs where its model calls are recorded.
@@ -578,8 +558,8 @@ def _call_of(context: SuiteContext, state: AttemptState) -> Callable[[VerifyRequ
     if context.live is not None or replay is None or not caller.opaque or runs:
         return None
 
-    def replayed(request: VerifyRequest, _: VerifyContext) -> Any:
-        result = replay.result(request.as_json())
+    def replayed() -> Any:
+        result = replay.result(_arguments(state)[0].as_json())
         return result if caller.worlds is None else caller.worlds.replayed(result)
 
     return replayed
@@ -587,8 +567,7 @@ def _call_of(context: SuiteContext, state: AttemptState) -> Callable[[VerifyRequ
 
 def _traffic_of(context: SuiteContext, state: AttemptState) -> AbstractContextManager[None]:
     """Return the block in which calls of the target's own model clients belong to the attempt."""
-    # a result that is replayed whole makes no calls
-    if state.traffic is None or _call_of(context, state) is not None:
+    if state.traffic is None:
         return nullcontext()
     state.traffic.ignored_headers = context.suite.config.recording.ignore_headers
     if context.caller.opaque and context.serving is not None:
@@ -708,7 +687,7 @@ def _check_exceptions(context: SuiteContext, state: AttemptState) -> None:
         raise _AttemptFailed(raised.kind, str(raised), raised.details)
     led_to = causes_of(raised) if raised is not None else ()
     if answer := next((cause for cause in led_to if isinstance(cause, AnswerError)), None):
-        term = TRUNCATED if answer.kind == _KINDS[TRUNCATED] else UNREADABLE
+        term = TRUNCATED if answer.kind == PROBLEM_KINDS[TRUNCATED] else UNREADABLE
         # redacted first: a secret may have several lines, and the text is cut where it is shown
         reason, text = (context.redactor.text(part) for part in (error_text(answer), answer.text))
         state.unread = UnreadAnswer(term, single_spaced(reason), text)

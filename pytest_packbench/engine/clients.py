@@ -14,8 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from pytest_packbench.backends import Backend
-    from pytest_packbench.engine.cache import AnswerCache
-    from pytest_packbench.engine.metering import Ledger, LiveModels, PricedBackend
+    from pytest_packbench.engine.metering import AnswerCache, Ledger, LiveModels, PricedBackend
     from pytest_packbench.engine.runner import Throttle
     from pytest_packbench.engine.serving import Serving
     from pytest_packbench.engine.targets import TargetCaller
@@ -195,7 +194,7 @@ class Clients:
         options = self.options
         if options.cache is None:
             return None
-        from pytest_packbench.engine.cache import AnswerCache
+        from pytest_packbench.engine.metering import AnswerCache
 
         parameters = {
             "base_url": options.base_url,

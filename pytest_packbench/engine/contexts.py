@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from pytest_packbench.engine.clients import Clients
-from pytest_packbench.engine.conditions import REFERENCE, Part, guard_name, judges_of, parts_of
 from pytest_packbench.engine.external_io import TargetError
+from pytest_packbench.engine.recordings import REFERENCE, Part, guard_name, judges_of, parts_of
 from pytest_packbench.engine.targets import TargetCaller, as_target, find_target, import_object
 from pytest_packbench.model.errors import describe_error
 from pytest_packbench.model.redaction import Redactor, secrets_of_target, secrets_of_url

@@ -31,7 +31,7 @@ import threading
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from dataclasses import dataclass, field
-from functools import lru_cache, partial, wraps
+from functools import cache, lru_cache, partial, wraps
 from typing import TYPE_CHECKING, Any, NamedTuple
 from weakref import WeakKeyDictionary, finalize
 
@@ -103,128 +103,132 @@ class _Claim(NamedTuple):
     what: str = ""
 
 
-class _Guard:
-    def __init__(self) -> None:
-        self.active: list[_GuardedCase] = []
-        self.claims: dict[int, _Claim] = {}
-        self.tasks: WeakKeyDictionary[asyncio.Task[Any], _GuardedCase] = WeakKeyDictionary()
-        self.served: list[tuple[str, int]] = []
-        self.own_threads: list[int] = []
-        self.installed = False
-        self.carriers: list[Carrier] = []
-        self.unwatch_pools: Callable[[], None] | None = None
-
-    def audit(self, event: str, arguments: tuple[Any, ...]) -> None:
-        if event not in _EVENTS:
-            return
-        if event in _SOCKET_EVENTS:
-            address = arguments[1] if len(arguments) > 1 else None
-            if self.served and self._is_served(event, arguments[0], address):
-                return
-            family = _SOCKET.family.__get__(arguments[0]) if isinstance(arguments[0], _SOCKET) else None
-            if family not in _LOCAL:
-                self.refuse(f"{event.removeprefix('socket.')} to {address!r}")
-            elif address is not None and address == _fork_server():
-                self.refuse_process("multiprocessing, start method forkserver")
-        elif event in _LOOKUP_EVENTS:
-            if self.served and event == "socket.getaddrinfo" and arguments[0] in _SERVED_HOSTS:
-                return
-            self.refuse(f"look-up of {arguments[0]!r}")
-        else:
-            self.refuse_process(f"{event}{f': {arguments[0]!r}' if arguments else ''}")
-
-    def _is_served(self, event: str, connection: Any, address: Any) -> bool:
-        """Whether a socket connects to an address that this process serves, or is one end of such a connection."""
-        if event == "socket.connect":
-            return type(address) is tuple and address in self.served
-        if event == "socket.bind" or address is not None:
-            return False
-        # a connected socket sends
-        with suppress(OSError, TypeError):
-            return _SOCKET.getpeername(connection) in self.served or _SOCKET.getsockname(connection) in self.served
-        return False
-
-    def refuse_process(self, how: str) -> None:
-        self.refuse(f"child process ({how})", is_process=True)
-
-    def refuse(self, action: str, *, is_process: bool = False) -> None:
-        """Raise an error and note it, if this thread works for a case that may not do this."""
-        if self.own_threads and threading.get_ident() in self.own_threads:
-            return
-        owner = self.owner()
-        suspects = self._suspects() if owner is None else [owner]
-        cases = [case for case in suspects if not (is_process and case.allow_processes)]
-        if not cases and sys.is_finalizing():
-            # whose object is freed can't be known, and `tell_late` has run
-            text = f"fixture mode is offline, but an object that was left until the interpreter's exit tried: {action}"
-            print(f"packbench: {text}", file=sys.stderr)  # noqa: T201 - pytest has ended
-            raise OfflineError(text)
-        if not cases:
-            return
-        advice = cases[0].advice
-        if is_process:
-            advice = "set packbench_allow_processes = yes to allow it"
-        culprit = "the target"
-        if owner is None:
-            culprit = f"code on {self._what()}, which no case started,"
-        elif owner.over:
-            # also after the case's end: a thread or a task that was left behind
-            culprit, advice = f"{self._what()}, left running by case {owner.case},", "end it before the target returns"
-        place = caller_location()
-        text = f"fixture mode is offline, but {culprit} tried: {action}{place and f' at {place}'}; {advice}"
-        for case in cases:
-            message = f"case {case.case}: {text}"
-            if len(case.violations) < _MAX_NOTED:
-                case.violations.append(message)
-            if case.over:
-                note_late(case.suite, case.case, message)
-        raise OfflineError(f"case {cases[0].case}: {text}")
-
-    def owner(self) -> _GuardedCase | None:
-        """Return the case for which this thread works; None if that is unknown or outside of cases."""
-        owner = _CURRENT.get()
-        if owner is None and (task := current_task()) is not None:
-            owner = self.tasks.get(task)
-        if owner is None and (claim := self.claims.get(threading.get_ident())) is not None:
-            return claim.owner
-        return owner or vars(threading.current_thread()).get(_STARTED_BY)
-
-    def _suspects(self) -> list[_GuardedCase]:
-        """Return the cases that work without an owner may serve."""
-        is_claimed = threading.get_ident() in self.claims
-        return [] if not is_claimed and threading.current_thread() is threading.main_thread() else list(self.active)
-
-    def _what(self) -> str:
-        """Describe what runs now."""
-        task, claim = current_task(), self.claims.get(threading.get_ident())
-        if task is not None:
-            return f'the task "{task.get_name()}"'
-        if claim is not None and claim.what:
-            return claim.what
-        return f'the thread "{threading.current_thread().name}"'
-
-    def work_for(self, claim: _Claim, function: Callable[..., Any], /, *arguments: Any, **options: Any) -> Any:
-        """Call a function on behalf of a case."""
-        ident, token = threading.get_ident(), _CURRENT.set(claim.owner)
-        before = self.claims.get(ident)
-        self.claims[ident] = claim
-        try:
-            return function(*arguments, **options)
-        finally:
-            self.restore(ident, before)
-            _CURRENT.reset(token)
-
-    def restore(self, ident: int, claim: _Claim | None) -> None:
-        """Restore a thread's claim."""
-        if claim is None:
-            self.claims.pop(ident, None)
-        else:
-            self.claims[ident] = claim
-
-
 _STARTED_BY = "_packbench_started_by"
 _CURRENT: ContextVar[_GuardedCase | None] = ContextVar("packbench_offline_case", default=None)
-_GUARD = _Guard()
+_ACTIVE: list[_GuardedCase] = []
+_CLAIMS: dict[int, _Claim] = {}
+_TASKS: WeakKeyDictionary[asyncio.Task[Any], _GuardedCase] = WeakKeyDictionary()
+_SERVED: list[tuple[str, int]] = []
+_OWN_THREADS: list[int] = []
+_CARRIERS: list[Carrier] = []
+# what ends the replacement of `ThreadPoolExecutor.submit`, while it is replaced
+_UNWATCH: list[Callable[[], None]] = []
+
+
+def _audit(event: str, arguments: tuple[Any, ...]) -> None:
+    if event not in _EVENTS:
+        return
+    if event in _SOCKET_EVENTS:
+        address = arguments[1] if len(arguments) > 1 else None
+        if _SERVED and _is_served(event, arguments[0], address):
+            return
+        family = _SOCKET.family.__get__(arguments[0]) if isinstance(arguments[0], _SOCKET) else None
+        if family not in _LOCAL:
+            _refuse(f"{event.removeprefix('socket.')} to {address!r}")
+        elif address is not None and address == _fork_server():
+            _refuse_process("multiprocessing, start method forkserver")
+    elif event in _LOOKUP_EVENTS:
+        if _SERVED and event == "socket.getaddrinfo" and arguments[0] in _SERVED_HOSTS:
+            return
+        _refuse(f"look-up of {arguments[0]!r}")
+    else:
+        _refuse_process(f"{event}{f': {arguments[0]!r}' if arguments else ''}")
+
+
+def _is_served(event: str, connection: Any, address: Any) -> bool:
+    """Whether a socket connects to an address that this process serves, or is one end of such a connection."""
+    if event == "socket.connect":
+        return type(address) is tuple and address in _SERVED
+    if event == "socket.bind" or address is not None:
+        return False
+    # a connected socket sends
+    with suppress(OSError, TypeError):
+        return _SOCKET.getpeername(connection) in _SERVED or _SOCKET.getsockname(connection) in _SERVED
+    return False
+
+
+def _refuse_process(how: str) -> None:
+    _refuse(f"child process ({how})", is_process=True)
+
+
+def _refuse(action: str, *, is_process: bool = False) -> None:
+    """Raise an error and note it, if this thread works for a case that may not do this."""
+    if _OWN_THREADS and threading.get_ident() in _OWN_THREADS:
+        return
+    owner = _owner()
+    suspects = _suspects() if owner is None else [owner]
+    cases = [case for case in suspects if not (is_process and case.allow_processes)]
+    if not cases and sys.is_finalizing():
+        # whose object is freed can't be known, and `tell_late` has run
+        text = f"fixture mode is offline, but an object that was left until the interpreter's exit tried: {action}"
+        print(f"packbench: {text}", file=sys.stderr)  # noqa: T201 - pytest has ended
+        raise OfflineError(text)
+    if not cases:
+        return
+    advice = cases[0].advice
+    if is_process:
+        advice = "set packbench_allow_processes = yes to allow it"
+    culprit = "the target"
+    if owner is None:
+        culprit = f"code on {_what()}, which no case started,"
+    elif owner.over:
+        # also after the case's end: a thread or a task that was left behind
+        culprit, advice = f"{_what()}, left running by case {owner.case},", "end it before the target returns"
+    place = caller_location()
+    text = f"fixture mode is offline, but {culprit} tried: {action}{place and f' at {place}'}; {advice}"
+    for case in cases:
+        message = f"case {case.case}: {text}"
+        if len(case.violations) < _MAX_NOTED:
+            case.violations.append(message)
+        if case.over:
+            note_late(case.suite, case.case, message)
+    raise OfflineError(f"case {cases[0].case}: {text}")
+
+
+def _owner() -> _GuardedCase | None:
+    """Return the case for which this thread works; None if that is unknown or outside of cases."""
+    owner = _CURRENT.get()
+    if owner is None and (task := current_task()) is not None:
+        owner = _TASKS.get(task)
+    if owner is None and (claim := _CLAIMS.get(threading.get_ident())) is not None:
+        return claim.owner
+    return owner or vars(threading.current_thread()).get(_STARTED_BY)
+
+
+def _suspects() -> list[_GuardedCase]:
+    """Return the cases that work without an owner may serve."""
+    is_claimed = threading.get_ident() in _CLAIMS
+    return [] if not is_claimed and threading.current_thread() is threading.main_thread() else list(_ACTIVE)
+
+
+def _what() -> str:
+    """Describe what runs now."""
+    task, claim = current_task(), _CLAIMS.get(threading.get_ident())
+    if task is not None:
+        return f'the task "{task.get_name()}"'
+    if claim is not None and claim.what:
+        return claim.what
+    return f'the thread "{threading.current_thread().name}"'
+
+
+def _work_for(claim: _Claim, function: Callable[..., Any], /, *arguments: Any, **options: Any) -> Any:
+    """Call a function on behalf of a case."""
+    ident, token = threading.get_ident(), _CURRENT.set(claim.owner)
+    before = _CLAIMS.get(ident)
+    _CLAIMS[ident] = claim
+    try:
+        return function(*arguments, **options)
+    finally:
+        _restore_claim(ident, before)
+        _CURRENT.reset(token)
+
+
+def _restore_claim(ident: int, claim: _Claim | None) -> None:
+    """Restore a thread's claim."""
+    if claim is None:
+        _CLAIMS.pop(ident, None)
+    else:
+        _CLAIMS[ident] = claim
 
 
 @contextmanager
@@ -250,24 +254,23 @@ def offline(
     Yields:
         The violations so far, one line each: a target may ignore the `OfflineError` that each raised.
     """
-    if not _GUARD.installed:
-        _install()
+    _install()
     case = _GuardedCase(case_id, suite, allow_processes, advice)
     token = _CURRENT.set(case)
     ident, before = threading.get_ident(), None
     if not shares_thread:
-        before = _GUARD.claims.get(ident)
-        _GUARD.claims[ident] = _Claim(case)
+        before = _CLAIMS.get(ident)
+        _CLAIMS[ident] = _Claim(case)
     elif (task := current_task()) is not None:
-        _GUARD.tasks[task] = case
-    _GUARD.active.append(case)
+        _TASKS[task] = case
+    _ACTIVE.append(case)
     try:
         yield case.violations
     finally:
-        _GUARD.active.remove(case)
+        _ACTIVE.remove(case)
         case.over = True
         if not shares_thread:
-            _GUARD.restore(ident, before)
+            _restore_claim(ident, before)
         # an abandoned coroutine is closed outside its context, where the variable has no value to reset
         with suppress(ValueError):
             _CURRENT.reset(token)
@@ -276,11 +279,11 @@ def offline(
 def serve_address(host: str, port: int) -> Callable[[], None]:
     """Allow cases to reach an address that this process serves; return what ends that."""
     address = (host, port)
-    _GUARD.served.append(address)
+    _SERVED.append(address)
 
     def end() -> None:
         with suppress(ValueError):
-            _GUARD.served.remove(address)
+            _SERVED.remove(address)
 
     return end
 
@@ -289,11 +292,11 @@ def serve_address(host: str, port: int) -> Callable[[], None]:
 def own_work() -> Iterator[None]:
     """Allow this thread everything in the block: it is this package's own work, whatever runs at the same time."""
     ident = threading.get_ident()
-    _GUARD.own_threads.append(ident)
+    _OWN_THREADS.append(ident)
     try:
         yield
     finally:
-        _GUARD.own_threads.remove(ident)
+        _OWN_THREADS.remove(ident)
 
 
 def keep_process(tell: Callable[[str], object]) -> Callable[[], None]:
@@ -315,8 +318,8 @@ def keep_process(tell: Callable[[str], object]) -> Callable[[], None]:
                 if os.getpid() != process:
                     return end(*arguments, **options)
                 is_exit = name == "_exit"
-                if not is_exit and _GUARD.installed:
-                    _GUARD.refuse_process(f"os.exec: {arguments[0]!r}")
+                if not is_exit:
+                    _refuse_process(f"os.exec: {arguments[0]!r}")
                 status = options.get("status", arguments[0] if arguments else 0) if is_exit else ""
                 call = f"os.{name}({status})"
                 if _works_for_case() or not is_exit:
@@ -366,8 +369,8 @@ def tell_late() -> None:
 
 def bound_to_case(function: Callable[..., Any]) -> Callable[..., Any]:
     """Return the function, as work of the case that this thread works for, wherever it is called."""
-    owner = _GUARD.owner() if _GUARD.installed else None
-    return function if owner is None else partial(_GUARD.work_for, _Claim(owner), function)
+    owner = _owner()
+    return function if owner is None else partial(_work_for, _Claim(owner), function)
 
 
 def note_tasks(loop: asyncio.AbstractEventLoop) -> None:
@@ -376,8 +379,8 @@ def note_tasks(loop: asyncio.AbstractEventLoop) -> None:
 
     def create_task(loop: asyncio.AbstractEventLoop, coroutine: Any, **options: Any) -> asyncio.Task[Any]:
         task: asyncio.Task[Any] = asyncio.Task(coroutine, loop=loop, **options)
-        if _GUARD.installed and (owner := _GUARD.owner()) is not None:
-            _GUARD.tasks[task] = owner
+        if (owner := _owner()) is not None:
+            _TASKS[task] = owner
         return task
 
     loop.set_task_factory(create_task)
@@ -450,15 +453,14 @@ def carry_pool_work(carrier: Carrier) -> Callable[[], None]:
     import concurrent.futures.thread  # noqa: F401 - the pool's first work is carried too
 
     # inside of the guard's own carrier
-    _GUARD.carriers.insert(0, carrier)
+    _CARRIERS.insert(0, carrier)
     _watch_pools()
 
     def undo() -> None:
         with suppress(ValueError):
-            _GUARD.carriers.remove(carrier)
-        if not _GUARD.carriers and _GUARD.unwatch_pools is not None:
-            _GUARD.unwatch_pools()
-            _GUARD.unwatch_pools = None
+            _CARRIERS.remove(carrier)
+        if not _CARRIERS and _UNWATCH:
+            _UNWATCH.pop()()
 
     return undo
 
@@ -473,10 +475,11 @@ def current_task() -> asyncio.Task[Any] | None:
     return task
 
 
+@cache
 def _install() -> None:
-    _GUARD.installed = True
+    """Begin to watch, once for the process."""
     _watch()
-    sys.addaudithook(_GUARD.audit)
+    sys.addaudithook(_audit)
 
 
 def _watch() -> None:
@@ -489,7 +492,7 @@ def _watch() -> None:
     replace(finalize, "__init__", _noting_finalizer)
     replace(threading.Thread, "start", _noting_thread)
     replace(_thread, "start_new_thread", _noting_raw_thread)
-    _GUARD.carriers.append(_work_for_owner)
+    _CARRIERS.append(_work_for_owner)
     _watch_pools()
     with suppress(ImportError):
         import _posixsubprocess
@@ -500,13 +503,13 @@ def _watch() -> None:
 def _watch_pools() -> None:
     """Carry work for thread pools, once their module is imported: a pool's first work starts a thread."""
     pools: Any = sys.modules.get("concurrent.futures.thread")
-    if _GUARD.carriers and _GUARD.unwatch_pools is None and hasattr(pools, "ThreadPoolExecutor"):
-        _GUARD.unwatch_pools = replace(pools.ThreadPoolExecutor, "submit", _carrying_work)
+    if _CARRIERS and not _UNWATCH and hasattr(pools, "ThreadPoolExecutor"):
+        _UNWATCH.append(replace(pools.ThreadPoolExecutor, "submit", _carrying_work))
 
 
 def _noting_thread(start: Callable[..., Any]) -> Callable[..., Any]:
     def noting(thread: threading.Thread) -> None:
-        if (owner := _GUARD.owner()) is not None:
+        if (owner := _owner()) is not None:
             vars(thread)[_STARTED_BY] = owner
             # as on the threads of concurrent cases: what a case leaves behind must not block the exit
             with suppress(RuntimeError):
@@ -526,7 +529,7 @@ def _noting_raw_thread(start: Callable[..., Any]) -> Callable[..., Any]:
 
 def _carrying_work(submit: Callable[..., Any]) -> Callable[..., Any]:
     def carrying(pool: Any, function: Callable[..., Any], /, *arguments: Any, **options: Any) -> Any:
-        for carrier in tuple(_GUARD.carriers):
+        for carrier in tuple(_CARRIERS):
             function = carrier(function)
         return submit(pool, function, *arguments, **options)
 
@@ -535,7 +538,7 @@ def _carrying_work(submit: Callable[..., Any]) -> Callable[..., Any]:
 
 def _work_for_owner(function: Callable[..., Any]) -> Callable[..., Any]:
     # also for nobody: the pool's thread may be one that a case started
-    return partial(_GUARD.work_for, _Claim(_GUARD.owner()), function)
+    return partial(_work_for, _Claim(_owner()), function)
 
 
 class _AtExit:
@@ -546,7 +549,7 @@ class _AtExit:
         self._claim = _Claim(owner, f'the {what} "{getattr(function, "__name__", function)}"')
 
     def __call__(self, *arguments: Any, **options: Any) -> Any:
-        return _GUARD.work_for(self._claim, self._function, *arguments, **options)
+        return _work_for(self._claim, self._function, *arguments, **options)
 
     def __eq__(self, other: object) -> bool:
         return bool(self._function == other)
@@ -556,7 +559,7 @@ class _AtExit:
 
 
 def _at_exit(function: Any, what: str) -> Any:
-    owner = _GUARD.owner()
+    owner = _owner()
     # one callback runs the finalizers of the whole process
     is_shared = function == getattr(finalize, "_exitfunc", None)
     return function if owner is None or is_shared or not callable(function) else _AtExit(function, owner, what)
@@ -582,7 +585,7 @@ def _refusing_processes(fork_exec: Callable[..., Any]) -> Callable[..., Any]:
         words = [os.fsdecode(word) for word in arguments[0]] if arguments else []
         program = words[-1] if words else ""
         if _RESOURCE_TRACKER.fullmatch(program) is None:
-            _GUARD.refuse_process(f"fork_exec: {words[:1]}")
+            _refuse_process(f"fork_exec: {words[:1]}")
         return fork_exec(*arguments)
 
     return refusing

@@ -96,33 +96,48 @@ class Throttle:
 
 @dataclass(slots=True, kw_only=True, eq=False)
 class Flight:
-    """An attempt from its start until somebody has waited for it; it is settled in the thread that waits.
+    """An attempt from its plan until somebody has waited for it; it is settled in the thread that waits.
 
     Attributes:
         job: the job.
-        attempt: the attempt so far.
+        attempt: the attempt so far, once it has started, like the next one.
+        output: what was printed and logged meanwhile.
+        has_started: whether it has started, or was refused.
+        is_awaited: whether somebody waits for it now, so that the lookahead does not limit it.
+        is_wanted: whether anybody will wait for it.
+        is_over: whether it is settled.
         kind: why it is not made: the reason's name; empty where it is.
         message: the reason in one line.
-        output: what was printed and logged meanwhile.
         started_s: when it started, monotonic seconds.
         task: runs the target, until it is over.
         timer: cancels the task at its time limit; None where there is no limit.
         exceeded_limit_s: the limit that was exceeded, seconds; None while none was.
         stored: whether the attempt is stored already, so that it must get a result although the run ends.
         stop: the exception by which the target ends the whole run.
+        trial: what `on_settled` has returned.
     """
 
     job: Job
-    attempt: AttemptState
+    attempt: AttemptState = field(init=False)
+    output: CapturedOutput = field(init=False)
+    has_started: bool = False
+    is_awaited: bool = False
+    is_wanted: bool = True
+    is_over: bool = False
     kind: str = ""
     message: str = ""
-    output: CapturedOutput = field(default_factory=CapturedOutput)
     started_s: float = 0.0
     task: asyncio.Task[None] | None = None
     timer: asyncio.TimerHandle | None = None
     exceeded_limit_s: float | None = None
     stored: bool = False
     stop: BaseException | None = None
+    trial: Any = None
+
+    def start(self) -> None:
+        """Create what an attempt needs, once: before, it may wait for long."""
+        self.has_started = True
+        self.attempt, self.output = AttemptState(trial=self.job.key.trial), CapturedOutput()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -148,14 +163,36 @@ class WaitTimes:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RunnerOptions:
-    """How attempts are scheduled.
+class RunProgress:
+    """The progress of a run.
+
+    Attributes:
+        done: attempts that are over, or that nobody wants.
+        planned: attempts known so far, those included.
+        in_flight: attempts that have started and are not over.
+        oldest_s: age of the oldest of them, seconds; 0 where there is none.
+    """
+
+    done: int
+    planned: int
+    in_flight: int
+    oldest_s: float
+
+
+@dataclass(kw_only=True, eq=False)
+class Runner:
+    """Makes attempts ahead of the order in which they are waited for: one queue of flights.
+
+    One thread waits for attempts; the loop that makes them has another, on which the methods that begin with `_loop_`
+    are called. What both use are attributes, and sets and queues whose single operations are atomic.
 
     Attributes:
         throttle: limits the attempts in flight.
         lookahead: how many attempts may have started without being claimed, beside the one that is waited for.
-        limit_s: time limit of one attempt, seconds; None for none.
+        limit_s: time limit of each attempt, seconds; None for none, as a debugger needs.
         ledger: counts what the run uses, and knows its caps.
+        on_settled: called for each attempt in the order in which they end, in the waiting thread; what it returns is
+            kept with the attempt.
         on_ended: called on the loop for each attempt as soon as its target has ended without a failure, before it is
             settled; returns whether it has stored the attempt. It must be short and must not raise.
         use_threads: whether sync targets run on threads of their own; else each runs in the waiting thread, where a
@@ -168,67 +205,32 @@ class RunnerOptions:
     lookahead: int
     limit_s: float | None
     ledger: Ledger
+    on_settled: Callable[[Flight], Any]
     on_ended: Callable[[Job, AttemptState], bool] = lambda _job, _attempt: False
     use_threads: bool = True
     waits: WaitTimes = field(default_factory=WaitTimes)
     clock: Callable[[], float] = time.monotonic
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RunProgress:
-    """The progress of a run.
-
-    Attributes:
-        done: attempts that are over.
-        planned: attempts known so far, those included.
-        in_flight: attempts that have started and are not over.
-        oldest_s: age of the oldest of them, seconds; 0 where there is none.
-    """
-
-    done: int
-    planned: int
-    in_flight: int
-    oldest_s: float
-
-
-class Runner:
-    """Makes attempts ahead of the order in which they are waited for.
-
-    One thread waits for attempts; the loop that makes them has another, on which the methods that begin with `_loop_`
-    are called. What both use are numbers, and sets and dicts whose single operations are atomic.
-
-    Args:
-        options: how attempts are scheduled.
-        on_settled: called for each attempt in the order in which they end, in the waiting thread.
-
-    Attributes:
-        limit_s: time limit of each attempt, seconds; None for none, as a debugger needs.
-    """
-
-    def __init__(self, options: RunnerOptions, *, on_settled: Callable[[Flight], None]) -> None:
-        self.limit_s = options.limit_s
-        self._options = options
-        self._on_settled = on_settled
+    def __post_init__(self) -> None:
+        """Create the loop, which runs as soon as there is something to do."""
         self._loop = asyncio.new_event_loop()
         note_tasks(self._loop)
         # what has ended, and sync targets that are to run in the waiting thread
         self._answers: queue.SimpleQueue[Flight | Callable[[], None]] = queue.SimpleQueue()
-        self._in_thread = run_in_thread if options.use_threads else partial(run_in_thread, start=self._answers.put)
+        self._in_thread = run_in_thread if self.use_threads else partial(run_in_thread, start=self._answers.put)
         # both threads
-        self._waiting: dict[AttemptKey, Job] = {}
-        self._in_flight: dict[AttemptKey, Flight] = {}
-        self._unwanted: set[AttemptKey] = set()
-        self._claimed: deque[AttemptKey] = deque()
+        self._waiting: deque[Flight] = deque()
+        self._in_flight: set[Flight] = set()
+        self._claimed: deque[Flight] = deque()
         self._last_heartbeat = self._last_activity = 0.0
         self._ended = False
         # the loop's
-        self._urgent: dict[AttemptKey, Job] = {}
-        self._unclaimed: set[AttemptKey] = set()
+        self._unclaimed: set[Flight] = set()
         self._stopped = False
-        # the waiting thread's
-        self._settled: dict[AttemptKey, Flight] = {}
-        self._planned: set[AttemptKey] = set()
-        self._over: set[AttemptKey] = set()
+        # the waiting thread's; None for one that somebody has, or that nobody wants
+        self._known: dict[AttemptKey, Flight | None] = {}
+        # how many are settled and not claimed
+        self._kept = 0
         self._heartbeat_requested: float | None = None
         self._next_tick = 0.0
         self._closed = False
@@ -236,10 +238,10 @@ class Runner:
 
     def plan(self, jobs: Iterable[Job]) -> None:
         """Announce attempts that will be waited for, in this order; known ones are ignored."""
-        new = [job for job in jobs if job.key not in self._planned]
-        self._planned.update(job.key for job in new)
+        new = {job.key: Flight(job=job) for job in jobs if job.key not in self._known}
+        self._known.update(new)
         if new:
-            self._on_loop(self._loop_plan, new)
+            self._on_loop(self._loop_plan, list(new.values()))
 
     def wait_for(self, job: Job, tick: Callable[[], None]) -> Flight:
         """Return a finished attempt, waiting for it; one that was returned before is made again.
@@ -252,20 +254,19 @@ class Runner:
             BaseException: what the target raised to end the whole run (`RunOptions.stops`).
         """
         key = job.key
-        if key in self._unwanted:
+        flight = self._known.get(key)
+        if flight is None:
+            flight = self._known[key] = Flight(job=job)
+        if not flight.is_over:
             self.settle_all()
-            self._unwanted.discard(key)
-            # the loop has dropped it
-            self._planned.discard(key)
-        if key not in self._settled and not self._answers.empty():
-            self.settle_all()
-        if key not in self._settled:
-            self._wait(job, tick)
+        if not flight.is_over:
+            flight = self._wait(flight, tick)
+        self._known[key] = None
+        self._kept -= 1
         # frees a place: at once where the lookahead is short, else together with further ones
-        self._claimed.append(key)
-        if len(self._claimed) > self._options.lookahead // 8:
+        self._claimed.append(flight)
+        if len(self._claimed) > self.lookahead // 8:
             self._on_loop(self._loop_start_waiting)
-        flight = self._settled.pop(key)
         if flight.stop is not None:
             raise flight.stop
         return flight
@@ -273,13 +274,11 @@ class Runner:
     def discard(self, keys: Iterable[AttemptKey]) -> None:
         """Drop or cancel attempts that nobody will wait for."""
         for key in keys:
-            over = key in self._over
-            if key not in self._planned or (over and key not in self._settled):
-                continue
-            self._settled.pop(key, None)
-            if not over:
-                self._unwanted.add(key)
-            self._on_loop(self._loop_discard, key)
+            flight = self._known.get(key)
+            if flight is not None:
+                self._known[key], flight.is_wanted = None, False
+                self._kept -= flight.is_over
+                self._on_loop(self._loop_discard, flight)
 
     def settle_all(self) -> None:
         """Settle the attempts that have ended, without waiting; once the runner is closed, those that are stored."""
@@ -298,9 +297,10 @@ class Runner:
 
     def progress(self) -> RunProgress:
         """Return the progress of the run."""
-        started = [flight.started_s for flight in list(self._in_flight.values())]
-        oldest = self._options.clock() - min(started) if started else 0.0
-        return RunProgress(done=len(self._over), planned=len(self._planned), in_flight=len(started), oldest_s=oldest)
+        started = [flight.started_s for flight in list(self._in_flight)]
+        oldest = self.clock() - min(started) if started else 0.0
+        done = sum(flight is None or flight.is_over for flight in self._known.values())
+        return RunProgress(done=done, planned=len(self._known), in_flight=len(started), oldest_s=oldest)
 
     def close(self, *closers: Callable[[], Coroutine[Any, Any, None]]) -> None:
         """Start nothing more, cancel what is in flight, end the loop. What hangs is left behind.
@@ -323,23 +323,22 @@ class Runner:
         with suppress(RuntimeError):
             self._loop.call_soon_threadsafe(self._loop.stop)
         if is_alive:
-            self._thread.join(timeout=self._options.waits.close_s)
+            self._thread.join(timeout=self.waits.close_s)
         release_pools()
 
-    def _wait(self, job: Job, tick: Callable[[], None]) -> None:
-        key, options = job.key, self._options
-        planned = key in self._planned and key not in self._over and options.lookahead > 0
-        self._planned.add(key)
-        self._next_tick = max(self._next_tick, options.clock() + options.waits.tick_s)
-        # a planned one may have ended before the loop gets this call
-        self._on_loop(self._loop_hasten if planned else self._loop_prioritize, job)
-        while key not in self._settled:
-            self._receive(options.waits.tick_s)
-            if key not in self._settled and options.clock() >= self._next_tick:
-                self._next_tick = options.clock() + options.waits.tick_s
+    def _wait(self, flight: Flight, tick: Callable[[], None]) -> Flight:
+        """Return a flight when it is over; another one in its place where it is given up."""
+        tick_s = self.waits.tick_s
+        self._next_tick = max(self._next_tick, self.clock() + tick_s)
+        self._on_loop(self._loop_hasten, flight)
+        while not flight.is_over:
+            self._receive(tick_s)
+            if self.clock() >= self._next_tick:
+                self._next_tick = self.clock() + tick_s
                 tick()
-                self._check_loop(job)
+                flight = self._check_loop(flight)
         self._await_burst()
+        return flight
 
     def _receive(self, timeout_s: float) -> None:
         """Wait for one finished attempt, or for a sync target that is to run in this thread."""
@@ -358,52 +357,54 @@ class Runner:
         Settling each attempt would delay the next calls, and can be done while those are in flight. Half of the
         lookahead may fill with ended attempts meanwhile; the other half keeps the window full.
         """
-        clock, waits = self._options.clock, self._options.waits
+        clock, waits = self.clock, self.waits
         end = clock() + waits.burst_s
-        while self._waiting and self._answers.qsize() + len(self._settled) < self._options.lookahead // 2:
+        while self._waiting and self._answers.qsize() + self._kept < self.lookahead // 2:
             now = clock()
             if now >= end or now - self._last_activity >= waits.quiet_s:
                 return
             time.sleep(_POLL_S)
 
-    def _check_loop(self, job: Job) -> None:
-        """Give up a job if the loop has ended or is blocked by a target: an error instead of an endless wait."""
-        now, limit_s = self._options.clock(), self.limit_s
+    def _check_loop(self, flight: Flight) -> Flight:
+        """Give up a flight if the loop has ended or is blocked by a target: an error instead of an endless wait."""
+        now, limit_s = self.clock(), self.limit_s
         if self._heartbeat_requested is not None and self._last_heartbeat >= self._heartbeat_requested:
             self._heartbeat_requested = None
         if self._heartbeat_requested is None:
             self._heartbeat_requested = now
             self._on_loop(self._loop_heartbeat)
-        silence_s = now - self._heartbeat_requested
+        silence_s, message = now - self._heartbeat_requested, ""
         if self._thread is None or not self._thread.is_alive():
             message = "the event loop ended: a target stopped it"
-        elif limit_s is not None and silence_s > limit_s + self._options.waits.blocked_s:
+        elif limit_s is not None and silence_s > limit_s + self.waits.blocked_s:
             message = f"an async target blocked the event loop for {silence_s:.0f} s: it waits without await"
-        else:
-            return
-        attempt = AttemptState(trial=job.key.trial, failure=Failure(kind="loop_blocked", message=message))
-        self._settle(Flight(job=job, attempt=attempt))
-        # the attempt itself may still end, too late
-        self._unwanted.add(job.key)
+        if flight.is_over or not message:
+            return flight
+        # it may still end, too late
+        flight.is_wanted = False
+        lost = Flight(job=flight.job)
+        lost.start()
+        lost.attempt.failure = Failure(kind="loop_blocked", message=message)
+        self._settle(lost)
+        return lost
 
     def _settle(self, flight: Flight) -> None:
-        job = flight.job
-        if job.key in self._unwanted:
+        if not flight.is_wanted:
             return
         if not flight.kind:
-            flight.stop = self._stop_of(flight.attempt, job)
-            flight.attempt = _settle_safely(job, flight.attempt)
-        self._settled[job.key] = flight
-        self._over.add(job.key)
+            flight.stop = self._stop_of(flight)
+            flight.attempt = _settle_safely(flight.job, flight.attempt)
+        flight.is_over = True
+        self._kept += 1
         if flight.stop is None:
-            self._on_settled(flight)
+            flight.trial = self.on_settled(flight)
 
-    def _stop_of(self, attempt: AttemptState, job: Job) -> BaseException | None:
-        raised = attempt.raised
-        if not isinstance(raised, job.context.options.stops):
+    def _stop_of(self, flight: Flight) -> BaseException | None:
+        raised = flight.attempt.raised
+        if not isinstance(raised, flight.job.context.options.stops):
             return None
         # Ctrl-C reaches the main thread alone: on another one the target raised it, an error of its case
-        return None if self._options.use_threads and isinstance(raised, KeyboardInterrupt) else raised
+        return None if self.use_threads and isinstance(raised, KeyboardInterrupt) else raised
 
     def _on_loop(self, call: Callable[..., None], *arguments: Any) -> None:
         """Have the loop call a function soon; nothing happens if it has ended."""
@@ -423,7 +424,7 @@ class Runner:
         # the exception types of `Future.result` differ between versions of Python
         ended = threading.Event()
         future.add_done_callback(lambda _: ended.set())
-        if not ended.wait(self._options.waits.close_s):
+        if not ended.wait(self.waits.close_s):
             future.cancel()
             return False
         return True
@@ -440,74 +441,63 @@ class Runner:
 
     def _loop_heartbeat(self) -> None:
         """Show that the loop is not blocked."""
-        self._last_heartbeat = self._options.clock()
+        self._last_heartbeat = self.clock()
 
-    def _loop_plan(self, jobs: list[Job]) -> None:
-        """Append attempts to the waiting ones, and start as many as possible."""
-        self._waiting.update((job.key, job) for job in jobs)
+    def _loop_plan(self, planned: list[Flight]) -> None:
+        """Append flights to the waiting ones, and start as many as possible."""
+        self._waiting.extend(planned)
         self._loop_start_waiting()
 
-    def _loop_prioritize(self, job: Job) -> None:
-        """Start an attempt that is waited for now before all others, whatever the lookahead is."""
-        if job.key in self._in_flight or job.key in self._unclaimed:
-            self._unclaimed.discard(job.key)
-        elif job.key not in self._unwanted:
-            self._waiting.pop(job.key, None)
-            self._urgent[job.key] = job
+    def _loop_hasten(self, flight: Flight) -> None:
+        """Start a flight that is waited for now before all others, whatever the lookahead is, if it still waits."""
+        flight.is_awaited = True
+        self._unclaimed.discard(flight)
+        self._waiting.appendleft(flight)
         self._loop_start_waiting()
 
-    def _loop_hasten(self, job: Job) -> None:
-        """Start an attempt before all others if it still waits; one that has started, or ended, is not repeated."""
-        if job.key in self._waiting:
-            self._loop_prioritize(job)
-        else:
-            self._unclaimed.discard(job.key)
-            self._loop_start_waiting()
-
-    def _loop_discard(self, key: AttemptKey) -> None:
-        """Drop or cancel an attempt that nobody will wait for."""
-        self._waiting.pop(key, None)
-        if key in self._in_flight:
-            self._loop_cancel(self._in_flight[key])
-        self._unclaimed.discard(key)
+    def _loop_discard(self, flight: Flight) -> None:
+        """Cancel a flight that nobody will wait for."""
+        if flight in self._in_flight:
+            self._loop_cancel(flight)
+        self._unclaimed.discard(flight)
         self._loop_start_waiting()
 
     def _loop_start_waiting(self) -> None:
-        """Note which attempts were claimed, and start as many waiting ones as possible."""
+        """Note which flights were claimed, and start as many waiting ones as possible."""
         while self._claimed:
             self._unclaimed.discard(self._claimed.popleft())
-        while len(self._in_flight) < self._options.throttle.limit:
-            if self._urgent:
-                job = self._urgent.pop(next(iter(self._urgent)))
-                self._loop_start(job)
-                self._unclaimed.discard(job.key)
-            elif self._waiting and len(self._unclaimed) < self._options.lookahead:
-                self._loop_start(self._waiting.pop(next(iter(self._waiting))))
-            else:
-                return
+        while self._waiting:
+            flight = self._waiting[0]
+            # else it was hastened, or discarded
+            if flight.is_wanted and not flight.has_started:
+                is_free = flight.is_awaited or len(self._unclaimed) < self.lookahead
+                if not is_free or len(self._in_flight) >= self.throttle.limit:
+                    return
+                self._loop_start(flight)
+            self._waiting.popleft()
 
     async def _loop_cancel_all(self) -> None:
         """Start nothing more, and cancel what is in flight."""
         self._stopped = True
         self._waiting.clear()
-        wait_s = self._options.waits.cancel_s
-        await _cancel_tasks({flight.task for flight in self._in_flight.values()}, wait_s)
+        wait_s = self.waits.cancel_s
+        await _cancel_tasks({flight.task for flight in self._in_flight}, wait_s)
         # tasks that targets started and left behind
         await _cancel_tasks(asyncio.all_tasks() - {asyncio.current_task()}, wait_s)
         await self._loop.shutdown_asyncgens()
 
-    def _loop_start(self, job: Job) -> None:
-        if job.key in self._unwanted:
-            return
-        self._unclaimed.add(job.key)
-        flight = Flight(job=job, attempt=AttemptState(trial=job.key.trial))
-        why = ("stopped", "the run was stopped") if self._stopped else self._options.ledger.exhausted()
+    def _loop_start(self, flight: Flight) -> None:
+        job = flight.job
+        flight.start()
+        if not flight.is_awaited:
+            self._unclaimed.add(flight)
+        why = ("stopped", "the run was stopped") if self._stopped else self.ledger.exhausted()
         flight.kind, flight.message = why
         if flight.kind:
             self._answers.put(flight)
             return
-        self._in_flight[job.key] = flight
-        self._last_activity = flight.started_s = self._options.clock()
+        self._in_flight.add(flight)
+        self._last_activity = flight.started_s = self.clock()
         coroutine = run_target(job.context, job.loaded, flight.attempt, in_thread=self._in_thread)
         flight.task = self._loop.create_task(coroutine, context=capturing_context(flight.output))
         if self.limit_s is not None:
@@ -527,21 +517,20 @@ class Runner:
         if flight.task is not None:
             flight.task.cancel()
         # most tasks end at once; one that ignores its cancellation is not waited for
-        self._loop.call_later(self._options.waits.cancel_s, self._loop_finish, flight)
+        self._loop.call_later(self.waits.cancel_s, self._loop_finish, flight)
 
     def _loop_finish(self, flight: Flight, task: asyncio.Task[None] | None = None) -> None:
         """Report an attempt that ended, or that ignored its cancellation (then there is no task); only once."""
-        key = flight.job.key
-        if self._in_flight.get(key) is not flight:
+        if flight not in self._in_flight:
             return
-        del self._in_flight[key]
-        self._last_activity = self._options.clock()
+        self._in_flight.remove(flight)
+        self._last_activity = self.clock()
         if flight.timer is not None:
             flight.timer.cancel()
         flight.task = flight.timer = None
         ended = _attempt_at_end(flight, task)
         if ended.raised is None and ended.failure is None:
-            self._options.throttle.succeeded()
+            self.throttle.succeeded()
         flight.stored = ended is flight.attempt and self._loop_store(flight)
         flight.attempt = ended
         self._answers.put(flight)
@@ -554,7 +543,7 @@ class Runner:
             end(job.context, job.loaded, attempt)
         except BaseException:  # noqa: BLE001 - a result may have methods of its own; settling it reports the error
             return False
-        return attempt.failure is None and self._options.on_ended(job, attempt)
+        return attempt.failure is None and self.on_ended(job, attempt)
 
 
 def _settle_safely(job: Job, attempt: AttemptState) -> AttemptState:

@@ -15,7 +15,7 @@ from dataclasses import replace
 from functools import partial
 from hashlib import sha256
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, ClassVar, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeVar
 
 from pytest_packbench.engine.external_io import TargetError, TargetFailure
 from pytest_packbench.engine.offline import bound_to_case, note_tasks
@@ -24,7 +24,7 @@ from pytest_packbench.model.request import AnswerError
 
 if TYPE_CHECKING:
     import asyncio
-    from collections.abc import Awaitable, Callable
+    from collections.abc import Awaitable, Callable, Coroutine
     from pathlib import Path
 
     from pytest_packbench.model.redaction import Redactor
@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     Take = Callable[[Any], Any]
 
 
+T = TypeVar("T")
 _PARAMETERS_WITH_CONTEXT = 2
 _OPAQUE_ID = 12
 # a target may clean up after its time limit
@@ -99,6 +100,7 @@ class TimeLimit:
 
     Args:
         seconds: the time; None for no limit.
+        keep: stores that the case is an error, before the process ends.
 
     Attributes:
         reached: whether the time was up before the block ended, whatever it made of the exception.
@@ -107,9 +109,10 @@ class TimeLimit:
 
     file: ClassVar[int] = 2
 
-    def __init__(self, seconds: float | None) -> None:
+    def __init__(self, seconds: float | None, keep: Callable[[], object] = lambda: None) -> None:
         self.reached = False
         self._seconds = seconds
+        self._keep = keep
         self._is_in_block = False
         self._handler: Any = None
         self._end = self._outer_end = 0.0
@@ -173,12 +176,12 @@ class TimeLimit:
         if not self._is_in_block:
             return
         if self.reached:
-            _end_process()
+            _end_process(self._keep)
         self.reached = True
         raise TimeLimitReached(f"the time limit of {self._seconds:g} s")
 
 
-def _end_process() -> None:
+def _end_process(keep: Callable[[], object]) -> None:
     """End the process on top of frames that never return; other cases are run by another one."""
     case = os.environ.get("PYTEST_CURRENT_TEST", "").rpartition(" ")[0] or "a case"
     line = (
@@ -187,6 +190,7 @@ def _end_process() -> None:
     )
     try:
         os.write(TimeLimit.file, line.encode("utf-8", "backslashreplace"))
+        keep()
     finally:
         _exit(_STUCK)
 
@@ -412,39 +416,43 @@ class TargetCaller:
 
     def __call__(self, request: VerifyRequest, context: VerifyContext) -> Any:
         """Return the target's result, or what its world makes of it; raises what the target raises."""
-        if self.worlds is None:
-            return self._call_here(request, context)
-        world, answer, problem = self.worlds.open(request, context), None, None
-        with world as own_request:
-            try:
-                if own_request is not None:
-                    answer = self._call_here(own_request, _for_agent(context))
-            except AnswerError as error:
-                problem = error
-        return self._finished(world.result(answer, problem))
+        return at_once(self.call(request, context))
 
-    async def call_async(
-        self, request: VerifyRequest, context: VerifyContext, in_thread: RunInThread, take: Take = lambda result: result
+    async def call(
+        self,
+        request: VerifyRequest,
+        context: VerifyContext,
+        in_thread: RunInThread | None = None,
+        take: Take = lambda result: result,
     ) -> Any:
-        """Return what `take` makes of a call's result.
+        """Return what `take` makes of the target's result, or of what its world makes of it.
 
-        The event loop is not blocked, because `in_thread` runs a sync target, and `take` with it.
+        Args:
+            request: the target's input.
+            context: what the target may use.
+            in_thread: runs a sync target, and `take` with it, so that the event loop is not blocked; None where all is
+                done here: then the coroutine never waits (see `at_once`).
+            take: called as soon as there is a result.
+
+        Raises:
+            BaseException: what the target raises.
         """
         if self.worlds is None:
-            return await self._call_there(request, context, in_thread, take)
-        world = await in_thread(partial(self.worlds.open, request, context))
+            return await self._answer(request, context, in_thread, take)
+        run = in_thread or _run_here
+        world = await run(partial(self.worlds.open, request, context))
         answer, problem = None, None
         # it ends with the attempt, also where a sync target is abandoned and goes on
         with ExitStack() as opened:
             opened.push(world.__exit__)
             # on a thread, because guards may wait
-            own_request = await in_thread(world.__enter__)
+            own_request = await run(world.__enter__)
             try:
                 if own_request is not None:
-                    answer = await self._call_there(own_request, _for_agent(context), in_thread, lambda result: result)
+                    answer = await self._answer(own_request, _for_agent(context), in_thread, lambda result: result)
             except AnswerError as error:
                 problem = error
-        return await _there(partial(world.result, answer, problem), in_thread, take)
+        return await self._taken(partial(world.result, answer, problem), in_thread, take)
 
     async def aclose(self) -> None:
         """Close what the target opened outside this process."""
@@ -457,26 +465,42 @@ class TargetCaller:
             self._closer()
         self._closer = self._loop = None
 
-    def _call_here(self, request: VerifyRequest, context: VerifyContext) -> Any:
-        return self._finished(self._invoke(request, context))
+    async def _answer(
+        self, request: VerifyRequest, context: VerifyContext, in_thread: RunInThread | None, take: Take
+    ) -> Any:
+        """Call the target itself; a sync one on a thread, if there is one to run it."""
+        ask = partial(self.target, request, *([context] if self.takes_context else ()))
+        if in_thread is not None and _is_async(self.target):
+            return take(await ask())
+        return await self._taken(ask, in_thread, take)
 
-    def _finished(self, result: Any) -> Any:
-        """Return a result, waiting for it on the loop of direct calls where it has to be awaited."""
-        if inspect.isawaitable(result):
-            if self._loop is None:
-                import asyncio  # most targets of recorded cases are sync
+    async def _taken(self, call: Callable[[], Any], in_thread: RunInThread | None, take: Take) -> Any:
+        """Return what `take` makes of the result of a call: where it was called, or here if it has to be awaited."""
 
-                self._loop = asyncio.Runner()
-                note_tasks(self._loop.get_loop())
-                # closes the loop although nobody closed the caller
-                self._closer = weakref.finalize(self, self._loop.close)
-            try:
-                return _run(self._loop.get_loop(), result)
-            except BaseException as error:
-                if _is_time_up(error):
-                    self._end_tasks(self._loop.get_loop())
-                raise
-        return result
+        def taken() -> Any:
+            result = call()
+            return result if inspect.isawaitable(result) else take(result)
+
+        result = await (in_thread or _run_here)(taken)
+        if not inspect.isawaitable(result):
+            return result
+        return take(self._wait_for(result) if in_thread is None else await result)
+
+    def _wait_for(self, result: Awaitable[Any]) -> Any:
+        """Return what a result comes to, on the loop of direct calls."""
+        if self._loop is None:
+            import asyncio  # most targets of recorded cases are sync
+
+            self._loop = asyncio.Runner()
+            note_tasks(self._loop.get_loop())
+            # closes the loop although nobody closed the caller
+            self._closer = weakref.finalize(self, self._loop.close)
+        try:
+            return _run(self._loop.get_loop(), result)
+        except BaseException as error:
+            if _is_time_up(error):
+                self._end_tasks(self._loop.get_loop())
+            raise
 
     def _end_tasks(self, loop: asyncio.AbstractEventLoop) -> None:
         """Cancel what a case has left on the loop of direct calls; leave the loop if something does not end."""
@@ -501,26 +525,28 @@ class TargetCaller:
             for task in left:
                 _close_coroutine(task)
 
-    async def _call_there(
-        self, request: VerifyRequest, context: VerifyContext, in_thread: RunInThread, take: Take
-    ) -> Any:
-        if _is_async(self.target):
-            return take(await self._invoke(request, context))
-        return await _there(partial(self._invoke, request, context), in_thread, take)
 
-    def _invoke(self, request: VerifyRequest, context: VerifyContext) -> Any:
-        return self.target(request, context) if self.takes_context else self.target(request)
+def at_once(coroutine: Coroutine[Any, Any, T]) -> T:
+    """Return the result of a coroutine that never waits for anything."""
+    try:
+        coroutine.send(None)
+    except StopIteration as ended:
+        return ended.value  # type: ignore[no-any-return]  # what a coroutine returns is the value of this exception
+    coroutine.close()
+    raise RuntimeError("a coroutine that was to be run at once waits")
 
 
-async def _there(call: Callable[[], Any], in_thread: RunInThread, take: Take) -> Any:
-    """Return what `take` makes of the result of a call on a thread: there, or here where it has to be awaited."""
+async def _run_here(call: Callable[[], Any]) -> Any:
+    """Run a call as `run_in_thread` does, on this thread."""
+    return _without_stop(call)
 
-    def taken() -> Any:
-        result = call()
-        return result if inspect.isawaitable(result) else take(result)
 
-    result = await in_thread(taken)
-    return take(await result) if inspect.isawaitable(result) else result
+def _without_stop(call: Callable[[], Any]) -> Any:
+    """Return what a call returns; neither a future nor a coroutine can pass on a `StopIteration` of it."""
+    try:
+        return call()
+    except StopIteration as stopped:
+        raise RuntimeError(f"StopIteration: {stopped}").with_traceback(stopped.__traceback__) from None
 
 
 def _run(loop: asyncio.AbstractEventLoop, result: Awaitable[Any]) -> Any:
@@ -612,10 +638,7 @@ async def run_in_thread(
         result: Any = None
         error: BaseException | None = None
         try:
-            result = call()
-        except StopIteration as stopped:
-            # a future does not accept this exception
-            error = RuntimeError(f"StopIteration: {stopped}")
+            result = _without_stop(call)
         except BaseException as raised:  # noqa: BLE001 - any exception of a target is an error of its case
             # without this frame, so that the target's own frames are freed with its objects at once
             error = raised.with_traceback(raised.__traceback__ and raised.__traceback__.tb_next)

@@ -11,14 +11,14 @@ from dataclasses import dataclass, field, fields, replace
 from datetime import UTC, datetime
 from functools import cache, lru_cache
 from operator import attrgetter
-from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, get_type_hints
 
 from pydantic import BaseModel, BeforeValidator, Field, TypeAdapter, ValidationError, WithJsonSchema, create_model
 
 from pytest_packbench.model.case import SHA256
 from pytest_packbench.model.errors import first_problem
 from pytest_packbench.model.run import Mode, Origin
-from pytest_packbench.model.score import Count, Flag, Score, Term
+from pytest_packbench.model.score import TRUNCATED, UNREADABLE, Count, Flag, Score, Term
 from pytest_packbench.model.strict_json import U32_MAX
 
 if TYPE_CHECKING:
@@ -31,6 +31,8 @@ UNREADABLE_GROUP = "(can't be read)"
 """The name under which reports group cases that cannot be read."""
 ERROR_LINE_FIELDS = ("run_id", "test_id", "verdict", "kind", "message", "file", "timestamp")
 """The string keys that a line of `errors.jsonl` always has; the key `trial` is omitted for the first trial."""
+PROBLEM_KINDS = {UNREADABLE: "answer_unreadable", TRUNCATED: "truncated"}
+"""The kind of the problem of a recorded answer, by the term of its score."""
 EXTENSION_VERSION = 1
 """The version of the `packbench` object of a record."""
 _NAMED = {"type": "object", "properties": {"name": {"type": "string"}}, "required": ["name"]}
@@ -72,6 +74,24 @@ class CaseInfo:
     case_sha256: Digest | None = None
 
 
+class UnreadAnswer(NamedTuple):
+    """An answer of a target or of its model that nobody can read; it is scored, and no failure.
+
+    Attributes:
+        term: `unreadable_answer` or `truncated_answer`.
+        reason: why it can't be read, in one line.
+        text: what was said, as far as that is known and not in the payload.
+    """
+
+    term: Annotated[str, Field(pattern=f"^({UNREADABLE}|{TRUNCATED})$")]
+    reason: str = ""
+    text: str = ""
+
+    def problem(self) -> dict[str, str]:
+        """Return it as the problem of a recorded answer, plain JSON."""
+        return {"kind": PROBLEM_KINDS[self.term], "message": self.reason}
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Attempt:
     """What a target did once, in plain JSON types.
@@ -95,7 +115,7 @@ class Attempt:
         tokens_output: tokens of all answers; None where unknown.
         calls: the number of model calls.
         recording: the cassette that record mode writes once the attempt is scored, as plain JSON; None without one.
-        unread: why the answer can't be read, as plain JSON (`UnreadAnswer`); None if it may be read.
+        unread: why the answer can't be read; None if it may be read.
         truncated: whether an answer of the model under test was cut off.
     """
 
@@ -114,7 +134,7 @@ class Attempt:
     tokens_output: Count | None = None
     calls: Count = 0
     recording: dict[str, Any] | None = None
-    unread: dict[str, str] | None = None
+    unread: UnreadAnswer | None = None
     truncated: Flag = False
 
 
@@ -241,7 +261,11 @@ def with_score(result: Result, **changes: Any) -> Result:
 def ended_line(ended: EndedAttempt) -> dict[str, Any]:
     """Return an ended attempt as plain JSON."""
     line = dict(zip(_ENDED_FIELDS, values_of(*_ENDED_FIELDS)(ended), strict=True))
-    return line | {"finished_ns": nanoseconds(ended.attempt.timestamp)}
+    unread = ended.attempt.unread
+    return line | {
+        "finished_ns": nanoseconds(ended.attempt.timestamp),
+        "unread": None if unread is None else unread._asdict(),
+    }
 
 
 def values_of(*names: str) -> Callable[[EndedAttempt], tuple[Any, ...]]:

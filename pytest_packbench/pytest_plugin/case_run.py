@@ -28,6 +28,7 @@ from pytest_packbench.engine.result_builder import (
     read_case_ref,
     redacted_trial,
 )
+from pytest_packbench.engine.targets import timed_out
 from pytest_packbench.model.errors import describe_error, single_spaced
 from pytest_packbench.model.record import EvalRecord
 from pytest_packbench.model.result import Result, result_sent, values_of
@@ -319,7 +320,12 @@ class CaseRun(ItemRun):
         if contexts.prefetcher is not None:
             return contexts.prefetcher.wait_for_trials(self, trials)
         if not trials:
-            trials[0] = kept_trial(self.item.config, case_ref, attempt(context, self.loaded), context)
+
+            def keep() -> None:
+                message = str(timed_out("the target", contexts.settings.case_timeout_s or 0))
+                contexts.keep(error_trial(case_ref, Failure(kind="timeout", message=message)).result)
+
+            trials[0] = kept_trial(self.item.config, case_ref, attempt(context, self.loaded, keep=keep), context)
         return list(trials.values())
 
     def earlier(self) -> dict[int, Entry]:

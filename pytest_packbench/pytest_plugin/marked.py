@@ -14,11 +14,12 @@ import pytest
 from pydantic import BaseModel
 
 from pytest_packbench.cases.suites import SuiteCase, suite_cases, unknown_suite_message
-from pytest_packbench.engine.attempt import AttemptState, Failure, Plain, UnreadAnswer, settle, user_frames
+from pytest_packbench.engine.attempt import AttemptState, Failure, Plain, settle, user_frames
 from pytest_packbench.engine.contexts import shown_path
 from pytest_packbench.engine.result_builder import Trial, build_trial, error_trial, not_run_trial
 from pytest_packbench.engine.targets import TimeLimit, timed_out
 from pytest_packbench.model.errors import error_text, single_spaced
+from pytest_packbench.model.result import UnreadAnswer
 from pytest_packbench.model.score import UNREADABLE
 from pytest_packbench.plugin import CONTEXTS, MARK, SELECTION, rootdir_of
 from pytest_packbench.pytest_plugin.case_run import (

@@ -11,7 +11,7 @@ from pytest_packbench.engine.attempt import Failure, redacted_failure
 from pytest_packbench.engine.external_io import TargetError
 from pytest_packbench.engine.output import StreamRouter, is_outside_cases
 from pytest_packbench.engine.result_builder import Trial, ended_attempt, error_trial, not_run_trial
-from pytest_packbench.engine.runner import AttemptKey, Flight, Job, Runner, RunnerOptions
+from pytest_packbench.engine.runner import AttemptKey, Flight, Job, Runner
 from pytest_packbench.engine.targets import Watchdog
 from pytest_packbench.model.errors import describe_error
 from pytest_packbench.pytest_plugin.case_run import file_run, file_runs, kept_trial
@@ -48,23 +48,22 @@ class Prefetcher:
         self._config = config
         self._contexts = contexts
         self._runs: dict[str, CaseRun] = {}
-        self._finished_trials: dict[AttemptKey, Trial] = {}
         self._is_planned = False
         self._next_item: pytest.Item | None = None
         self._is_worker = hasattr(config, "workerinput")
         settings = contexts.settings
         self._trials = settings.trials
         throttle = contexts.clients.throttle
-        options = RunnerOptions(
+        self.runner = Runner(
             throttle=throttle,
             # a worker of xdist knows only its next case
             lookahead=0 if settings.debugged else throttle.max_limit * (1 if self._is_worker else _LOOKAHEAD_FACTOR),
             limit_s=settings.case_timeout_s,
             ledger=contexts.clients.ledger,
+            on_settled=self._settled,
             on_ended=self._ended,
             use_threads=not settings.debugged,
         )
-        self.runner = Runner(options, on_settled=self._settled)
         self._streams = StreamRouter()
         self._is_routed = settings.debugged
 
@@ -84,7 +83,7 @@ class Prefetcher:
             label = f" (trial {job.key.trial + 1})" if self._trials > 1 else ""
             for name, text in done.output.sections():
                 run.item.add_report_section("setup", f"{name}{label}", job.context.redactor.text(text))
-            trials[job.key.trial] = self._finished_trials.pop(job.key)
+            trials[job.key.trial] = done.trial
         self.clear()
         return [trials[number] for number in sorted(trials)]
 
@@ -175,7 +174,8 @@ class Prefetcher:
         except Exception:  # noqa: BLE001 - its result is stored all the same, or reported as an error
             return False
 
-    def _settled(self, done: Flight) -> None:
+    def _settled(self, done: Flight) -> Trial:
+        """Return the trial of an attempt that has ended; its result is stored."""
         key = done.job.key
         case_ref = self._runs[key.nodeid].case_ref()
         try:
@@ -191,7 +191,7 @@ class Prefetcher:
             trial = error_trial(case_ref, failure, trial=key.trial)
             self._contexts.keep(trial.result)
         self.failing += trial.result.score.verdict in FAILING
-        self._finished_trials[key] = trial
+        return trial
 
     def _route(self) -> None:
         """Separate the output and logs of cases from what pytest captures."""

@@ -16,9 +16,8 @@ import pytest
 
 from pytest_packbench.cases.recordings import find_controls, shown_texts
 from pytest_packbench.cases.suites import case_counts
-from pytest_packbench.engine.conditions import guard_name
 from pytest_packbench.engine.offline import take_late
-from pytest_packbench.engine.recordings import discard_recording, recording_problem
+from pytest_packbench.engine.recordings import discard_recording, guard_name, recording_problem
 from pytest_packbench.engine.result_builder import CaseRef, build_trial, carried_over_trial, unscored_result, versions
 from pytest_packbench.model.errors import describe_error, pluralize
 from pytest_packbench.model.pack import can_accept, panels_of

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from pytest_packbench.engine.conditions import guard_name
+from pytest_packbench.engine.recordings import guard_name
 from pytest_packbench.model.errors import pluralize
 from pytest_packbench.model.run import BUNDLED
 from pytest_packbench.pytest_plugin.case_run import file_runs

@@ -34,7 +34,6 @@ PACKS = ("agent_safety", "generic", "tariff")
 LIVE = (
     "engine.metering",
     "engine.runner",
-    "engine.cache",
     "pytest_plugin.prefetch",
 )
 """Modules that only live runs, and those with several attempts in flight, need."""
@@ -147,7 +146,7 @@ def test_a_generic_run(suites: Path, pytester: pytest.Pytester, expected: Expect
     assert {*imported(pytester, "--packbench-suite=sums", "-p", "no:pytest_jsonreport")} <= {*modules}
     modules = imported(pytester, "--packbench-suite=sums", "--packbench-mode=live")
     assert "asyncio" in modules
-    assert has_no(modules, *other_packs("generic"), "backends.client", "engine.cache", "model.cassette")
+    assert has_no(modules, *other_packs("generic"), "backends.client", "model.cassette")
     assert not {"anthropic", "openai", "ollama", "httpx", "httpx2", "genai_prices"} & {*modules}
     expected.check(listed(modules), "live.txt")
 

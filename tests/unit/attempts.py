@@ -11,7 +11,7 @@ from pytest_packbench import testing
 from pytest_packbench.cases.load import check_case
 from pytest_packbench.engine.contexts import SuiteContext
 from pytest_packbench.engine.metering import Ledger, LiveModels, PricedBackend
-from pytest_packbench.engine.runner import AttemptKey, Flight, Job, Runner, RunnerOptions, Throttle, WaitTimes
+from pytest_packbench.engine.runner import AttemptKey, Flight, Job, Runner, Throttle, WaitTimes
 from pytest_packbench.engine.targets import TargetCaller
 from pytest_packbench.model.case import Case, LoadedCase
 from pytest_packbench.model.pack import Pack, RecordFacts
@@ -141,12 +141,10 @@ class RunnerContext(Runner):
         **options: Any,
     ) -> None:
         self.settled: list[Flight] = []
-        self.throttle = Throttle(most)
         fields: dict[str, Any] = {"limit_s": 60.0, "lookahead": 2 * most, "ledger": Ledger(Caps())} | options
         # a target that ignores its cancellation is left behind soon
         fields["waits"] = WaitTimes(**{"cancel_s": 0.05, **(waits or {})})
-        scheduling = RunnerOptions(throttle=self.throttle, **fields)
-        super().__init__(scheduling, on_settled=on_settled or self.settled.append)
+        super().__init__(throttle=Throttle(most), on_settled=on_settled or self.settled.append, **fields)
 
     def __enter__(self) -> Self:
         return self

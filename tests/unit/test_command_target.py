@@ -145,7 +145,7 @@ def test_requests_and_results_are_json_rpc(harness: Harness, monkeypatch: pytest
         caller = TargetCaller(target.verify)
         assert (caller.opaque, caller.asks_model) == (True, False)
         assert target.processes == 0
-        call = await caller.call_async(echo, None, run_in_thread)  # type: ignore[arg-type]  # it takes no context
+        call = await caller.call(echo, None, run_in_thread)  # type: ignore[arg-type]  # it takes no context
         assert call == {"jsonrpc": "2.0", "id": 1, "method": "verify", "params": echo.as_json()}
         assert set(call["params"]) == {"input", "options", "evidence"}
         for name, (code, value, result) in RESULTS.items():

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from pytest_packbench.engine.attempt import attempt
-from pytest_packbench.engine.conditions import guard_name, judges_of, parts_of
+from pytest_packbench.engine.recordings import guard_name, judges_of, parts_of
 from pytest_packbench.model.cassette import CASSETTE_VERSION
 from pytest_packbench.model.request import Tool
 from pytest_packbench.model.run import RunOptions

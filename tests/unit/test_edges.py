@@ -13,8 +13,8 @@ import pytest
 from pytest_packbench.analysis.changes import baseline_outcome, compare
 from pytest_packbench.analysis.counting import differences
 from pytest_packbench.cases.recordings import SourceTexts, hide_prompts
-from pytest_packbench.engine.conditions import parts_of
 from pytest_packbench.engine.gateway.exchanges import transcript_of
+from pytest_packbench.engine.recordings import parts_of
 from pytest_packbench.model.case import Fraction, StrictModel, Threshold
 from pytest_packbench.model.gate import GateResult
 from pytest_packbench.model.policy import PolicyChange, PolicyOutcome

@@ -11,9 +11,9 @@ import pytest
 import yaml
 from pydantic import ValidationError
 
-from pytest_packbench.engine.cache import AnswerCache
 from pytest_packbench.engine.gateway.exchanges import transcript_of
 from pytest_packbench.engine.gateway.headers import IGNORED, deciding
+from pytest_packbench.engine.metering import AnswerCache
 from pytest_packbench.model.case import canonical_sha256
 from pytest_packbench.model.redaction import REDACTED, Redactor
 from pytest_packbench.model.suite import SuiteConfig

@@ -15,10 +15,9 @@ import openai
 import pytest
 
 from pytest_packbench.engine.attempt import attempt
-from pytest_packbench.engine.cache import AnswerCache
 from pytest_packbench.engine.gateway import stamps
 from pytest_packbench.engine.gateway.exchanges import RecordedCall
-from pytest_packbench.engine.metering import CallLimit, Ledger
+from pytest_packbench.engine.metering import AnswerCache, CallLimit, Ledger
 from pytest_packbench.engine.offline import take_late
 from pytest_packbench.engine.serving import Serving
 from pytest_packbench.model.case import canonical_sha256

@@ -58,7 +58,7 @@ def test_the_request_is_posted_as_json_and_the_body_is_the_result() -> None:
     async def call(target: HttpTarget) -> None:
         caller = TargetCaller(target.verify)
         assert (caller.opaque, caller.asks_model) == (True, False)
-        answer = await caller.call_async(REQUEST, None, run_in_thread)  # type: ignore[arg-type]  # it takes no context
+        answer = await caller.call(REQUEST, None, run_in_thread)  # type: ignore[arg-type]  # it takes no context
         assert answer == result
         with pytest.raises(TargetFailure, match="can't be encoded as JSON") as caught:
             await target.verify(VerifyRequest(input=json.loads("1e999")))

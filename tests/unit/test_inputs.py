@@ -17,7 +17,7 @@ import pytest
 
 from pytest_packbench.cases import git_tree
 from pytest_packbench.cli import main
-from pytest_packbench.engine.cache import AnswerCache
+from pytest_packbench.engine.metering import AnswerCache
 from pytest_packbench.files import LIMITS
 from pytest_packbench.model.policy import PolicyError
 from pytest_packbench.model.redaction import Redactor

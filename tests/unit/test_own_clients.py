@@ -14,10 +14,9 @@ import pytest
 
 from pytest_packbench import VerifyRequest, without_model
 from pytest_packbench.backends import BackendError
-from pytest_packbench.engine.cache import AnswerCache
 from pytest_packbench.engine.contexts import SuiteContexts
 from pytest_packbench.engine.external_io import TargetError
-from pytest_packbench.engine.metering import Ledger, PricedBackend
+from pytest_packbench.engine.metering import AnswerCache, Ledger, PricedBackend
 from pytest_packbench.engine.serving import Serving
 from pytest_packbench.engine.targets import as_target
 from pytest_packbench.model.redaction import Redactor

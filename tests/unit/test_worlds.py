@@ -288,7 +288,7 @@ def test_an_agent_cannot_reach_the_guards_and_judges_of_its_world() -> None:
     # as the engine calls targets
     caller = TargetCaller(as_target(disarms, "agent"), PACK.worlds(RULES, "my:agent"))
     context = replace(context_of(PAIR, [PACK.guards()["redact"]()]), judges={"mine": print})
-    result = asyncio.run(caller.call_async(PACK.request(PAIR), context, run_in_thread))
+    result = asyncio.run(caller.call(PACK.request(PAIR), context, run_in_thread))
     assert (result["exposed"], result["guards"]) == (False, ["redact"])
     assert [(context.guards, context.judges) for context in met] == [((), {})] * 3
     # whose id names the attack
@@ -337,7 +337,7 @@ def test_the_world_of_an_abandoned_agent_is_closed() -> None:
 
     async def abandon() -> None:
         caller = TargetCaller(agent, PACK.worlds(RULES, "my:agent"))
-        task = asyncio.create_task(caller.call_async(PACK.request(PAIR), context_of(PAIR), run_in_thread))
+        task = asyncio.create_task(caller.call(PACK.request(PAIR), context_of(PAIR), run_in_thread))
         await asyncio.to_thread(begun.wait, 10)
         task.cancel()
         with pytest.raises(asyncio.CancelledError):

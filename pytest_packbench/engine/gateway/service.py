@@ -34,11 +34,10 @@ from pytest_packbench.model.redaction import Redactor
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from pytest_packbench.engine.cache import AnswerCache
     from pytest_packbench.engine.gateway.protocols import Provider
     from pytest_packbench.engine.gateway.server import Reply, Request
     from pytest_packbench.engine.gateway.upstream import Answer, Upstream
-    from pytest_packbench.engine.metering import Ledger
+    from pytest_packbench.engine.metering import AnswerCache, Ledger
     from pytest_packbench.model.cassette import GatewayExchange
     from pytest_packbench.model.suite import Prices
 

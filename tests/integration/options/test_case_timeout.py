@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import signal
 import threading
 import time
@@ -206,7 +207,16 @@ def test_what_catches_the_exception_and_continues_ends_the_process_and_its_run_i
     result.stderr.fnmatch_lines([STUCK])
     (folder,) = project.folders()
     assert not (folder / "report.json").exists()
-    assert "case_00" in (folder / "journal.jsonl").read_text("utf-8")
+    entries = [json.loads(line) for line in (folder / "journal.jsonl").read_text("utf-8").splitlines()]
+    results = [(each["case_id"], each["verdict"], each["message"]) for each in entries if "verdict" in each]
+    # the last one did not run
+    assert results == [("case_00", "passed", ""), ("case_01", "error", MESSAGE.format("target"))]
+    # without the case, it is an error of the run all the same
+    rest = project.pytester.runpytest_subprocess(
+        *OPTIONS, *SOON, "--packbench-resume=latest", "-k", "case_02", timeout=60
+    )
+    rest.assert_outcomes(passed=1)
+    assert [line["kind"] for line in project.lines("errors.jsonl")] == ["timeout"]
     project.write("pipeline.py", IMPATIENT + f"\n\ndef {how}():\n    return ONE\n")
     resumed = project.pytester.runpytest_subprocess(*OPTIONS, *SOON, "--packbench-resume=latest", timeout=60)
     resumed.assert_outcomes(passed=3)
@@ -220,7 +230,8 @@ def test_with_workers_only_its_worker_ends(project: Project, how: str) -> None:
     result = project.pytester.runpytest_subprocess(*OPTIONS, *SOON, "-n", "2", timeout=60)
     result.assert_outcomes(failed=1, passed=3)
     result.stderr.fnmatch_lines([STUCK])
-    assert [line["kind"] for line in project.lines("errors.jsonl")] == ["worker_crashed"]
+    # not only a worker that crashed: the case says why
+    assert [line["kind"] for line in project.lines("errors.jsonl")] == ["timeout"]
 
 
 def test_a_marked_test_that_catches_it_and_continues_ends_the_process(project: Project) -> None:
