@@ -209,7 +209,7 @@ def project_page(
         texts = hide_prompts(source_texts(suite, rootdir), pack, are_kept=are_kept)
         sources = sources._replace(can_accept=can_accept(pack, suite.config), **texts._asdict())
         panels = _panels(pack, results(), conclusion.figures, notes)
-    earlier = earlier_runs(folder.parent, conclusion.run)
+    earlier = earlier_runs(folder.parent, conclusion.run, conclusion.baseline and conclusion.baseline.stored)
     return page_of_run(conclusion, results, sources, earlier=earlier, notes=notes, panels=panels)
 
 

@@ -519,7 +519,7 @@ class Recorder:
         )
         no_panels: tuple[Panel, ...] = ()
         panels = self._of_pack(run, "panels", lambda: panels_of(pack, run.results, conclusion.figures), no_panels)
-        earlier = earlier_runs(writer.folder.parent, conclusion.run)
+        earlier = earlier_runs(writer.folder.parent, conclusion.run, conclusion.baseline and conclusion.baseline.stored)
         page = page_of_run(conclusion, lambda: run.results, sources, earlier=earlier, panels=panels)
         writer.write_page(PAGE, page_html([page], title=run.suite.name, redact=self._redact))
         if outcome is not None and outcome.compared is not None:
