@@ -7,7 +7,6 @@ Nothing is judged again.
 from __future__ import annotations
 
 from contextlib import suppress
-from dataclasses import replace
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -105,7 +104,6 @@ def like_runs(
     run: Run,
     models: Iterable[str],
     earlier: Iterable[StoredRun],
-    opened: StoredRun | None = None,
     *,
     limit: int = 20,
     max_cases: int = _MAX_CASES,
@@ -116,7 +114,6 @@ def like_runs(
         run: the run.
         models: as in `kind_of`.
         earlier: complete runs before it, the latest first; no more are taken than needed.
-        opened: a run with its results in memory: if it is one of these, they are not read again.
         limit: the largest number of runs.
         max_cases: of how many cases the results are read, the latest run first.
 
@@ -128,8 +125,6 @@ def like_runs(
     found: list[EarlierRun] = []
     while len(found) < limit and (stored := next(like, None)) is not None:
         max_cases -= stored.outline.totals.selected
-        if opened is not None and opened.run.run_id == stored.run.run_id:
-            stored = replace(stored, results=opened.results)
         with suppress(ValueError, OSError):
             found.append(with_cases(stored) if max_cases >= 0 else EarlierRun(stored.outline))
     return found[::-1]

@@ -197,7 +197,7 @@ def project_page(
                 panels = panels_of(pack, results(), conclusion.figures)
         except UsageError as error:
             notes.append(f"{error}.".replace("the", "The", 1))
-    earlier = earlier_runs(folder.parent, conclusion.run)
+    earlier = earlier_runs(folder.parent, conclusion.run, conclusion.baseline and conclusion.baseline.stored)
     return page_of_run(conclusion, results, sources, earlier=earlier, notes=notes, panels=panels)
 
 

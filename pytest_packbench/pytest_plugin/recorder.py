@@ -476,7 +476,8 @@ class Recorder:
         panels: tuple[Panel, ...] = ()
         with self._calling_pack(run, "panels"):
             panels = panels_of(pack, run.results, conclusion.figures)
-        earlier = earlier_runs(run.writer.folder.parent, conclusion.run)
+        stored = conclusion.baseline and conclusion.baseline.stored
+        earlier = earlier_runs(run.writer.folder.parent, conclusion.run, stored)
         page = page_of_run(conclusion, lambda: run.results, sources, earlier=earlier, panels=panels)
         write_pages(run.writer, page, place, self._redact)
 

@@ -200,17 +200,22 @@ def open_run(
     return StoredRun(source=str(file), run=run, results=results, header=header, complete=complete)
 
 
-def earlier_runs(suite_folder: Path, run: Run) -> Iterator[StoredRun]:
+def earlier_runs(suite_folder: Path, run: Run, opened: StoredRun | None = None) -> Iterator[StoredRun]:
     """Yield the complete runs of a suite before a run, the latest first, each with the outline of its report.
 
     Runs that can't be read are left out, and those that the run was merged from.
+
+    Args:
+        suite_folder: the folder of the suite's runs.
+        run: the run.
+        opened: a run with its results in memory: if it is one of these, it is not opened again.
     """
     parts = run.settings.get(MERGED_FROM)
     merged = parts if isinstance(parts, list) else ()
     for folder in run_folders(suite_folder):
         if folder.name < run.run_id and folder.name not in merged:
             with suppress(ValueError, OSError):
-                yield open_complete(folder)
+                yield open_complete(folder, opened)
 
 
 def run_folders(suite_folder: Path) -> list[Path]:
@@ -218,15 +223,22 @@ def run_folders(suite_folder: Path) -> list[Path]:
     return sorted((path for path in suite_folder.glob("*/") if is_run_id(path.name)), reverse=True)
 
 
-def open_complete(folder: Path) -> StoredRun:
+def open_complete(folder: Path, opened: StoredRun | None = None) -> StoredRun:
     """Open a complete run by its folder, with the outline of its report; the cases are not checked.
+
+    Args:
+        folder: the folder of the run.
+        opened: a run that is returned if it is the one in the folder.
 
     Raises:
         StoredRunError: the run did not end or is partial, its report can't be read, or it is the copy of a run, which
             has another folder; one line with the place in it.
         OSError: the report can't be read.
     """
-    stored = open_run(folder, checked=False, whole=False)
+    stored = opened
+    # a committed baseline has the id of its run, and no report
+    if stored is None or stored.header is None or stored.run.run_id != folder.name:
+        stored = open_run(folder, checked=False, whole=False)
     run = stored.run
     if run.run_id != folder.name:
         raise StoredRunError(f"{folder}: contains the run {run.run_id}, which counts in the folder of this name")

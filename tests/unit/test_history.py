@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
     from pytest_packbench.analysis.trend import EarlierRun
     from pytest_packbench.model.result import Result
+    from pytest_packbench.runs.reading import StoredRun
     from tests.conftest import ExpectedTexts
 
 
@@ -79,8 +80,8 @@ def test_like_runs_are_the_complete_earlier_runs_of_the_same_pipeline(tmp_path: 
     write(tmp_path, 9).rename(tmp_path / "toy" / ulid(10))
     write(tmp_path, 901)
 
-    def found(**options: Any) -> list[EarlierRun]:
-        return like_runs(NOW, (), earlier_runs(tmp_path / "toy", NOW), **options)
+    def found(opened: StoredRun | None = None, **options: Any) -> list[EarlierRun]:
+        return like_runs(NOW, (), earlier_runs(tmp_path / "toy", NOW, opened), **options)
 
     runs = found()
     assert [(each.outline.run.run_id, each.outline.run.suite_sha256[:2]) for each in runs] == [
@@ -104,7 +105,7 @@ def test_like_runs_are_the_complete_earlier_runs_of_the_same_pipeline(tmp_path: 
     assert like_runs(NOW, (), earlier_runs(tmp_path / "none", NOW)) == []
     opened = open_run(tmp_path / "toy" / ulid(6), checked=False).read()
     for each in opened, replace(opened, source=str(tmp_path / "gone" / "report.json")):
-        assert [old.outline.run.run_id for old in found(opened=each)] == [ulid(1), ulid(6)]
+        assert [old.outline.run.run_id for old in found(each)] == [ulid(1), ulid(6)]
 
 
 def test_runs_of_another_model_are_unlike_whether_the_run_or_its_answers_name_it(tmp_path: Path) -> None:

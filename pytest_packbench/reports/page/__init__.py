@@ -92,8 +92,7 @@ def page_of_run(
     from pytest_packbench.reports.page.case_data import case_blocks
 
     run, number = conclusion.run, conclusion.statistics.totals.selected
-    opened = conclusion.baseline and conclusion.baseline.stored
-    like = like_runs(run, conclusion.statistics.models, earlier, opened)
+    like = like_runs(run, conclusion.statistics.models, earlier)
     shown, baseline = shown_results(results, number), baseline_cases(conclusion.baseline)
     cases = case_blocks(shown, sources, run, baseline=baseline, history=verdict_rows(like))
     if number > MAX_CASES:
