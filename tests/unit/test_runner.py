@@ -382,7 +382,12 @@ def test_the_text_of_a_task_is_not_that_of_all_its_attempt_knows(
 ) -> None:
     # libraries ask for it, and that of all calls so far would take seconds each time
     texts, asked = [], []
-    monkeypatch.setattr(SuiteContext, "__repr__", lambda _: asked.append(1) or "")
+
+    def text_of(_: SuiteContext) -> str:
+        asked.append(1)
+        return ""
+
+    monkeypatch.setattr(SuiteContext, "__repr__", text_of)
 
     async def target(_: VerifyRequest) -> dict[str, Any]:
         texts.append(repr(asyncio.current_task()))
