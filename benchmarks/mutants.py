@@ -129,7 +129,6 @@ MODULES = {
     ),
     "recordings": (
         "cases/recordings.py",
-        "engine/conditions.py",
         "engine/gateway/exchanges.py",
         "engine/gateway/stamps.py",
         "engine/recordings.py",

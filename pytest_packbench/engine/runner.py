@@ -94,7 +94,8 @@ class Throttle:
             self.limit += 1
 
 
-@dataclass(slots=True, kw_only=True, eq=False)
+# the text of a task has that of its callbacks' arguments, which would be that of all calls so far
+@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class Flight:
     """An attempt from its plan until somebody has waited for it; it is settled in the thread that waits.
 
@@ -179,7 +180,7 @@ class RunProgress:
     oldest_s: float
 
 
-@dataclass(kw_only=True, eq=False)
+@dataclass(kw_only=True, eq=False, repr=False)
 class Runner:
     """Makes attempts ahead of the order in which they are waited for: one queue of flights.
 

@@ -75,12 +75,12 @@ class CaseInfo:
 
 
 class UnreadAnswer(NamedTuple):
-    """An answer of a target or of its model that nobody can read; it is scored, and no failure.
+    """An answer of a target or of its model that can't be read; it is scored, and no failure.
 
     Attributes:
         term: `unreadable_answer` or `truncated_answer`.
         reason: why it can't be read, in one line.
-        text: what was said, as far as that is known and not in the payload.
+        text: the answer, as far as it is known and not in the payload.
     """
 
     term: Annotated[str, Field(pattern=f"^({UNREADABLE}|{TRUNCATED})$")]

@@ -16,6 +16,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from pytest_packbench.engine.contexts import SuiteContext
 from pytest_packbench.engine.metering import Ledger
 from pytest_packbench.engine.runner import AttemptKey, Throttle
 from pytest_packbench.model.run import Caps, RunOptions
@@ -374,6 +375,28 @@ def test_no_call_is_made_for_an_attempt_that_is_over(tmp_path: Path, form: str, 
         go.set()
         assert refused.wait(60)
     assert backend.calls == calls
+
+
+def test_the_text_of_a_task_is_not_that_of_all_its_attempt_knows(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # libraries ask for it, and that of all calls so far would take seconds each time
+    texts, asked = [], []
+
+    def text_of(_: SuiteContext) -> str:
+        asked.append(1)
+        return ""
+
+    monkeypatch.setattr(SuiteContext, "__repr__", text_of)
+
+    async def target(_: VerifyRequest) -> dict[str, Any]:
+        texts.append(repr(asyncio.current_task()))
+        return ONE_POINT
+
+    with RunnerContext() as runner:
+        runner.attempt(job(context(tmp_path, target), "a"))
+    assert "_loop_finish" in texts[0]
+    assert not asked
 
 
 def test_closing_cancels_what_is_in_flight_and_starts_nothing(tmp_path: Path) -> None:
