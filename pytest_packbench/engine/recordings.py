@@ -126,27 +126,9 @@ class Replay:
 
     def complete_sync(self, request: ModelRequest) -> ModelAnswer:
         """Answer the next call; raises `ReplayError` where the recording has no such exchange next."""
-        role, position, exchanges = format_value(request.role), self.used, self.exchanges
-        problem = ""
-        if self.no_backend:
-            problem = (
-                f"the target calls a model (role {role}), and no backend is set; "
-                "use --packbench-backend and --packbench-model"
-            )
-        elif self.cassette is None:
-            problem = (
-                f"the target calls a model (role {role}), and the case has no cassette; "
-                "record one (--packbench-mode=record), or write one (for its format: packbench schema cassette)"
-            )
-        elif position >= len(exchanges):
-            problem = f"call {position + 1} (role {role}) exceeds the {len(exchanges)} recorded ones; {_ADVICE}"
-        elif exchanges[position].role != request.role:
-            recorded = format_value(exchanges[position].role)
-            problem = (
-                f"/exchanges/{position}/role: got {recorded}; the call of the target has the role {role}; {_ADVICE}"
-            )
-        if problem:
-            raise self._mismatch(problem)
+        position, exchanges = self.used, self.exchanges
+        if position >= len(exchanges) or exchanges[position].role != request.role:
+            raise self._mismatch(self._why_not(request))
         exchange = exchanges[position]
         self.used += 1
         if request.tools and request.tools != self.offered:
@@ -167,6 +149,24 @@ class Replay:
         )
         self.truncated |= unread is not None and unread.kind == "truncated"
         return answer.readable()
+
+    def _why_not(self, request: ModelRequest) -> str:
+        """Return why the next call is not answered, in one line."""
+        role, position, exchanges = format_value(request.role), self.used, self.exchanges
+        if self.no_backend:
+            return (
+                f"the target calls a model (role {role}), and no backend is set; "
+                "use --packbench-backend and --packbench-model"
+            )
+        if self.cassette is None:
+            return (
+                f"the target calls a model (role {role}), and the case has no cassette; "
+                "record one (--packbench-mode=record), or write one (for its format: packbench schema cassette)"
+            )
+        if position >= len(exchanges):
+            return f"call {position + 1} (role {role}) exceeds the {len(exchanges)} recorded ones; {_ADVICE}"
+        recorded = format_value(exchanges[position].role)
+        return f"/exchanges/{position}/role: got {recorded}; the call of the target has the role {role}; {_ADVICE}"
 
     def result(self, request: dict[str, Any]) -> Any:
         """Return the recorded result of a target outside this process (role `verify`); sets `stale`.

@@ -155,7 +155,7 @@ def format_value(value: object) -> str:
         # a key that is no text, a value that contains itself
         return printable_repr(value)
     # half of a surrogate pair can't be printed, nor be part of an error of pydantic
-    text = text.encode("utf-8", "backslashreplace").decode() if has_surrogate(text) else text
+    text = text.encode("utf-8", "backslashreplace").decode()
     return text if len(text) <= _MAX_LENGTH else text[: _MAX_LENGTH - 1] + "…"
 
 

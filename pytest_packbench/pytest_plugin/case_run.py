@@ -6,10 +6,9 @@ Items of case files, marked tests and controls share this; in a marked test the 
 from __future__ import annotations
 
 import json
-import os
 from copy import deepcopy
 from dataclasses import dataclass
-from functools import cached_property, lru_cache
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -158,74 +157,6 @@ class ItemRun:
     def time_attempts(self, setup_s: float) -> float:
         """Return how long the attempts took, given how long the setup did, seconds."""
         return setup_s
-
-
-class CaseItem(pytest.Item):
-    """One case, or one control, as a test.
-
-    Attributes:
-        packbench_run: the case or control, and what came of it.
-    """
-
-    parent: pytest.Collector
-    packbench_run: ItemRun
-
-    @property
-    def fixturenames(self) -> list[str]:
-        """The names of its fixtures: none, for plugins that expect the attributes of a test function at each item."""
-        return []
-
-    @property
-    def funcargs(self) -> dict[str, Any]:
-        """The values of its fixtures: none."""
-        return {}
-
-    @property
-    def ihook(self) -> Any:
-        """The hooks of the file: pytest would look them up for each path again."""
-        return self.parent.ihook
-
-    @cached_property
-    def location(self) -> tuple[str, int | None, str]:
-        """File, line and id for reports; pytest's own computation takes longer than reading the case."""
-        path, line, name = self.reportinfo()
-        root = str(rootdir_of(self.config)) + os.sep
-        text = str(path)
-        if not text.isprintable():
-            return (self.packbench_run.file, line, name)
-        if not text.startswith(root):
-            # outside rootdir pytest finds the relative path
-            return super().location
-        relative, file = text.removeprefix(root), self.packbench_run.file
-        # equal but for the separators of Windows: the same object saves memory
-        return (file if relative == file else relative, line, name)
-
-    def setup(self) -> None:
-        """Run and score the case; pytest reports a problem here as an error."""
-        self.packbench_run.execute()
-
-    def runtest(self) -> None:
-        """Compare score and threshold; pytest reports a problem here as a failure."""
-        self.packbench_run.decide()
-
-    def repr_failure(self, excinfo: pytest.ExceptionInfo[BaseException], style: Any = None) -> Any:
-        """Return the explanation of a case that does not pass; pytest shows any other exception."""
-        # without a traceback, which would show only this package
-        if isinstance(excinfo.value, CaseFailure | CaseBroken | pytest.xfail.Exception):
-            return self.packbench_run.explanation or str(excinfo.value)
-        return super().repr_failure(excinfo, style)
-
-    def _traceback_filter(self, excinfo: pytest.ExceptionInfo[BaseException]) -> Any:
-        """Return no traceback of a broken case: pytest would parse the files of this package for it, in each case.
-
-        It is pytest's, which has no public way to leave out a traceback in the setup.
-        """
-        traceback = excinfo.traceback
-        return type(traceback)([]) if isinstance(excinfo.value, CaseBroken) else traceback
-
-    def reportinfo(self) -> tuple[Path, int, str]:
-        """Return the file, the line from 0, and the id, as editors need them."""
-        return self.path, max(self.packbench_run.line - 1, 0), self.name
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
