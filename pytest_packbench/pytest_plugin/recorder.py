@@ -5,7 +5,6 @@ Only the controller, or the only process, has one; a worker of xdist runs cases 
 
 from __future__ import annotations
 
-import time
 from collections import Counter
 from contextlib import contextmanager
 from dataclasses import replace
@@ -48,10 +47,10 @@ if TYPE_CHECKING:
     from typing import Any
 
     from pytest_packbench.analysis.conclusion import Conclusion
+    from pytest_packbench.cases.suites import Project
     from pytest_packbench.engine.contexts import SuiteContext
     from pytest_packbench.model.control import ControlResult, ControlTally, Outcome
     from pytest_packbench.model.metric import Panel
-    from pytest_packbench.model.pack import Pack
     from pytest_packbench.model.policy import PolicyOutcome
     from pytest_packbench.model.result import EndedAttempt
     from pytest_packbench.model.suite import Suite
@@ -66,15 +65,10 @@ _BASE_URLS = "OPENAI_BASE_URL, ANTHROPIC_BASE_URL, OLLAMA_HOST or GOOGLE_GEMINI_
 class SuiteRun(RunResults):
     """The run of one suite in the session: its results so far, with their journal, and what they came to at the end.
 
-    Args:
+    Attributes:
+        contexts: the session's suites.
         suite: the suite.
         pack: its pack.
-        writer: as in `RunResults`, like the next one.
-        header: as there.
-
-    Attributes:
-        suite: see above.
-        pack: see above.
         selected: the selected cases by node id; the function is called only for a case without a result.
         crashed: the node ids of those at which a worker of xdist has ended.
         targets: the names of the marked tests that run its cases; empty for items of case files.
@@ -89,10 +83,13 @@ class SuiteRun(RunResults):
         control_note: why none was replayed, in a line; empty if that is not so.
     """
 
-    def __init__(self, suite: Suite, pack: Pack, writer: RunWriter, header: Callable[[], Run]) -> None:
-        super().__init__(writer, header)
+    def __init__(self, contexts: SessionSuites, suite: Suite) -> None:
+        prior = contexts.resumed.prior.get(suite.name) if contexts.resumed is not None else None
+        super().__init__(RunWriter(contexts.output, suite.name, contexts.run_id, prior=prior), self.head)
+        self.contexts = contexts
         self.suite = suite
-        self.pack = pack
+        self.pack = contexts.pack_of(suite)
+        self._redact: Callable[[str], str] = contexts.redactor.json
         self.selected: dict[str, Callable[[], CaseRef]] = {}
         self.crashed: set[str] = set()
         self.targets: set[str] = set()
@@ -111,6 +108,251 @@ class SuiteRun(RunResults):
         concluded = self.conclusion is not None and self.conclusion.failed
         return bool(self.problems or concluded or (self.controls and self.controls.wrong) or self.has_recorded_nothing)
 
+    def head(self) -> Run:
+        """Return what is known of the run when it starts."""
+        return replace(self._metadata(), finished_at="", partial="")
+
+    def complete(self, *, interrupted: bool) -> None:
+        """Complete the cases that have no result of their own: with their known trials, and why the others are not."""
+        idle = [nodeid for nodeid in self.selected if nodeid not in self.by_nodeid]
+        if not idle:
+            return
+        from pytest_packbench.runs.resume import fill_missing_trials
+
+        controller: Any = self.contexts.config.pluginmanager.get_plugin(CONTROLLER)
+        if controller is not None:
+            controller.end_workers()
+        journaled = read_worker_journals(self.writer.folder)
+        kind, how = ("interrupted", "interrupted") if interrupted else ("stopped", "stopped early")
+        for nodeid in idle:
+            case_ref, entries = self.selected[nodeid](), journaled.get(nodeid, {})
+            if nodeid in self.crashed:
+                message = "the worker crashed while running this case"
+                missing = unscored_result(case_ref, "error", "worker_crashed", message)
+                # scoring an answer may be what crashed the worker
+                entries = {trial: entry for trial, entry in entries.items() if isinstance(entry, Result)}
+            else:
+                missing = unscored_result(case_ref, "not_run", kind, f"not run: the session was {how}")
+            case = case_ref.case
+            resumed = self.contexts.kept(self.suite, case.case_id, case.case_sha256)
+            known: dict[int, Result] = {
+                number: self._scored(case_ref, entry)
+                for number, entry in {**resumed, **entries, **self.unreported(nodeid)}.items()
+                # answers to a changed case are not used
+                if entry.case.case_sha256 in {None, case.case_sha256}
+            }
+            self.by_nodeid[nodeid] = fill_missing_trials(known, missing, self.contexts.settings.trials)
+
+    def _scored(self, case_ref: CaseRef, entry: Entry) -> Result:
+        """Return the result of an entry, at the place of the case today; an ended attempt is scored."""
+        if isinstance(entry, Result):
+            return carried_over_trial(entry, case_ref).result
+        from pytest_packbench.engine.attempt import settle_stored
+
+        context = self.contexts.context(self.suite)
+        attempt = settle_stored(context, case_ref.readable, entry)
+        return build_trial(case_ref, attempt, context, self.contexts.run_id).result
+
+    def _scored_unselected(self, ended: EndedAttempt) -> Result | None:
+        """Return the result of an ended attempt at a case that is not selected; None if the case has changed."""
+        file, _, name = ended.case.nodeid.rpartition("::")
+        case_ref = uncollected_case_ref(self.contexts, self.suite, ended.case.nodeid, file=file, name=name)
+        is_same = case_ref.case.case_sha256 == ended.case.case_sha256
+        return self._scored(case_ref, ended) if is_same else None
+
+    def has_run(self, session: pytest.Session) -> bool:
+        """Whether the suite was run; notes why it was not, where it was requested by name."""
+        name, selection, codes = self.suite.name, self.contexts.config.stash[SELECTION], pytest.ExitCode
+        has_collected = session.exitstatus in {codes.OK, codes.TESTS_FAILED, codes.NO_TESTS_COLLECTED}
+        # the shard of a suite with cases may have none: then the run is complete, and merge needs it
+        is_empty_shard = self.contexts.settings.shard is not None and self.case_count > 0 and self.due_count == 0
+        if self.selected or (is_empty_shard and has_collected):
+            return True
+        # controls alone can be replayed: they are no run of the suite
+        if not self.control_results:
+            if name in selection.named and not self.contexts.collected[name]:
+                self.problems.append(f'suite "{name}" has no case under {self.suite.cases_path}; add one')
+            elif name in selection.required and has_collected:
+                problem = f'suite "{name}" is requested by name, but none of its cases is selected'
+                self.problems.append(f"{problem}; select at least one, or do not name the suite")
+        return False
+
+    def judge(self, project: Project) -> Conclusion:
+        """Return what the run of this project came to, but for changes of its acceptance policy.
+
+        From now on, all results are known.
+        """
+        contexts, pack = self.contexts, self.pack
+        self.rerun = self._redact(rerun_options(contexts.opened(self.suite), is_marked=bool(self.targets)))
+        from pytest_packbench.analysis.conclusion import conclude, with_figures
+
+        self.carry_over(self._scored_unselected)
+        self.results = self.ordered()
+        metadata = replace(self._metadata(), findings=(*self._findings(),))
+        is_part = len(self.by_nodeid) < self.case_count
+        conclusion = conclude(
+            metadata,
+            self.results,
+            self.suite.config,
+            pack.depths,
+            self._earlier(metadata),
+            scope="shard" if contexts.settings.shard is not None else "part" if is_part else "whole",
+        )
+        with self._calling_pack("figures"):
+            conclusion = with_figures(conclusion, pack, lambda: self.results, self._redact)
+        policy = contexts.redactor.json(policy_of(self.suite, pack, project))
+        return replace(conclusion, controls=self.controls, stored_policy=policy)
+
+    def _earlier(self, metadata: Run) -> BaselineLookup | None:
+        settings = self.contexts.settings
+        if settings.baseline == NO_BASELINE:
+            return None
+        from pytest_packbench.runs.stored import BaselineLookup, find_baseline
+
+        lookup = BaselineLookup(
+            requested=settings.baseline, optional=settings.baseline_optional, fail_on=settings.fail_on
+        )
+        return find_baseline(
+            lookup,
+            metadata,
+            folder=self.writer.folder,
+            committed=self.suite.baseline_path,
+            models=models_of(self.results),
+        )
+
+    def _findings(self) -> Iterator[str]:
+        """Yield remarks on the run as a whole, and note whether it has recorded nothing."""
+        prior, context = self.writer.prior, self.contexts.opened(self.suite)
+        if prior is not None and prior.replaced:
+            # the first answers may have been worse
+            answers = pluralize(prior.replaced, "answer")
+            yield f"{answers} of an earlier session of this run: replaced, because a case or the suite has changed."
+        judged = [result for result in self.results if result.score.counted]
+        missing = sum(result.attempt.cassette_sha256 is None for result in judged)
+        if self.contexts.settings.mode == "record" and context.is_recorded and missing:
+            # the target made no call that the run could see
+            self.has_recorded_nothing = missing == len(judged)
+            cases = "" if self.has_recorded_nothing else f" for {pluralize(missing, 'case')}"
+            own = f"have its client read {_BASE_URLS}, " if context.serves_gateway else ""
+            advice = f"call models through context.llm, {own}or mark the target with without_model if it calls none"
+            yield f"Nothing was recorded{cases}: the target called no model through packbench; {advice}."
+        remarks: list[str] = []
+        with self._calling_pack("remarks"):
+            ids = [result.case.test_id for result in self.results]
+            remarks = list(map(self._redact, self.pack.remarks(self.suite.config, ids)))
+        yield from remarks
+
+    @contextmanager
+    def _calling_pack(self, method: str) -> Iterator[None]:
+        """Call code of the suite's pack; that it raises is a problem of the run."""
+        try:
+            yield
+        except Exception as error:  # noqa: BLE001 - packs are the user's code
+            problem = f"the pack {self.suite.config.pack} raised in {method}: {describe_error(error)}"
+            self.problems.append(self.contexts.redactor.text(problem))
+
+    def write(self, conclusion: Conclusion) -> None:
+        """Write the files of the run but for its report.
+
+        Raises:
+            OSError: a file can't be written.
+        """
+        from pytest_packbench.reports.page import page_of_run, write_pages
+        from pytest_packbench.reports.page.case_data import CaseSources, root_link
+        from pytest_packbench.reports.story import Place
+        from pytest_packbench.runs.reading import earlier_runs
+
+        self.writer.write_results(self.results)
+        pack, root, config = self.pack, rootdir_of(self.contexts.config), self.suite.config
+        place = Place(root_link(root, self.writer.folder), self.rerun)
+        texts = shown_texts(self.suite, pack, root, conclusion.run, is_checked=False)
+        sources = CaseSources(*texts, redact=self._redact, place=place, can_accept=can_accept(pack, config))
+        panels: tuple[Panel, ...] = ()
+        with self._calling_pack("panels"):
+            panels = panels_of(pack, self.results, conclusion.figures)
+        stored = conclusion.baseline and conclusion.baseline.stored
+        earlier = earlier_runs(self.writer.folder.parent, conclusion.run, stored)
+        page = page_of_run(conclusion, lambda: self.results, sources, earlier=earlier, panels=panels)
+        write_pages(self.writer, page, place, self._redact)
+
+    def resumable(self) -> str:
+        """Say what to do about a run whose files can't be written; its journal has what could be."""
+        if not (self.writer.folder / JOURNAL).exists():
+            return "correct that and run again: nothing of this run was kept"
+        return f"what was stored is kept: correct that, then resume with --packbench-resume={self.contexts.run_id}"
+
+    def write_report(self, session: pytest.Session) -> None:
+        """Write the report, which ends the run, unless there is a problem; one with the report fails the session."""
+        if self.conclusion is None or self.problems:
+            return
+        config = self.contexts.config
+        try:
+            from pytest_packbench.reports.document import run_document
+
+            document = run_document(self.conclusion, self.rerun)
+            self.writer.complete(document, document_of(config, session, self.by_nodeid))
+        except (OSError, MemoryError, RecursionError) as error:
+            session.exitstatus = session.exitstatus or pytest.ExitCode.TESTS_FAILED
+            path = self.writer.folder / REPORT
+            problem = f"packbench: {path}: {describe_error(error)}; {self.resumable()}"
+            config.get_terminal_writer().line(problem, red=True)
+
+    def _metadata(self) -> Run:
+        """Return the metadata of a suite's run with its results so far."""
+        contexts, suite = self.contexts, self.suite
+        pack, context = self.pack, contexts.opened(suite)
+        resumed = self.writer.prior
+        started_at = resumed.run.started_at if resumed is not None and resumed.run is not None else ""
+        return Run(
+            run_id=self.contexts.run_id,
+            suite=suite.name,
+            description=suite.config.description,
+            pack=pack.name,
+            pack_version=pack.version,
+            suite_sha256=suite.sha256,
+            bundled=suite.bundled,
+            mode=contexts.settings.mode,
+            target=target_names(self.results) or join_sorted(self.targets) or contexts.target_name(suite),
+            backend=context.backend or None,
+            model=context.model if context.backend else None,
+            started_at=started_at or format_timestamp(self.contexts.started_ns),
+            finished_at=timestamp_now(),
+            partial=partial_reason(
+                self.results,
+                CAPS,
+                selected=len(self.by_nodeid),
+                due=self.due_count,
+                present=self.case_count,
+                shard=contexts.settings.shard,
+            ),
+            versions=versions(),
+            settings=self._settings(context),
+        )
+
+    def _settings(self, context: SuiteContext) -> dict[str, Any]:
+        """Return the options that can change a result, and what the run spent."""
+        settings = self.contexts.settings
+        values: dict[str, Any] = {"gate": settings.gate}
+        if cluster := context.pack.cluster:
+            values[CLUSTER_SETTING] = cluster
+        if settings.shard is not None:
+            values["shard"] = str(settings.shard)
+        if settings.trials > 1:
+            values |= {"trials": settings.trials, "trials_rule": context.suite.config.trials_rule()}
+        if context.live is not None:
+            client = context.live.primary
+            temperature = settings.temperature if client is None else client.backend.temperature
+            values |= {"temperature": temperature, "concurrency": settings.concurrency}
+            values |= {name: cap for name, cap in zip(CAPS, settings.caps, strict=True) if cap is not None}
+            values[SPENT] = sum_spending([*self.contexts.spent, self.contexts.clients.ledger.as_json()])
+        if context.runs_program:
+            values[PROGRAM_RUNS] = True
+        if not settings.record_prompts:
+            values[RECORD_PROMPTS] = False
+        if context.guards:
+            values["guards"] = [guard_name(guard) for guard in context.guards]
+        return values
+
 
 class Recorder:
     """Collects the results of all suites and writes the files of the run."""
@@ -118,12 +360,9 @@ class Recorder:
     def __init__(self, contexts: SessionSuites) -> None:
         self.config = config = contexts.config
         self.contexts = contexts
-        self.started_ns = time.time_ns()
         self._runs_by_nodeid: dict[str, SuiteRun] = {}
-        self._spent: list[dict[str, Any]] = []
         self._late: dict[str, list[tuple[str, str]]] = {}
         self._has_spoiled = False
-        self._redact: Callable[[str], str] = contexts.redactor.json
         settings = contexts.settings
         self.project = project_of(config)
         self.policy_base: PolicyBase | None = None
@@ -140,10 +379,7 @@ class Recorder:
     def run_of(self, suite: Suite) -> SuiteRun:
         """Return the run of a suite, which is added if there is none: that of a marked test becomes known late."""
         if suite.name not in self.runs:
-            contexts = self.contexts
-            prior = contexts.resumed.prior.get(suite.name) if contexts.resumed is not None else None
-            writer, pack = RunWriter(contexts.output, suite.name, contexts.run_id, prior=prior), contexts.pack_of(suite)
-            self.runs[suite.name] = run = SuiteRun(suite, pack, writer, lambda: self._head(run))
+            self.runs[suite.name] = SuiteRun(self.contexts, suite)
         return self.runs[suite.name]
 
     def select(
@@ -191,7 +427,7 @@ class Recorder:
         """
         # each worker collects all
         self.contexts.collected |= Counter(told.get("collected", {}))
-        self._spent += [told["spent"]] if "spent" in told else []
+        self.contexts.spent += [told["spent"]] if "spent" in told else []
         for name, late in told.get("late", {}).items():
             self._late.setdefault(name, []).extend(map(tuple, late))
 
@@ -262,16 +498,6 @@ class Recorder:
             run.problems.append(f"the controls of the resumed run can't be read: {error}")
         run.controls = tally_of(results, due)
 
-    def _scored(self, run: SuiteRun, case_ref: CaseRef, entry: Entry) -> Result:
-        """Return the result of an entry, at the place of the case today; an ended attempt is scored."""
-        if isinstance(entry, Result):
-            return carried_over_trial(entry, case_ref).result
-        from pytest_packbench.engine.attempt import settle_stored
-
-        context = self.contexts.context(run.suite)
-        attempt = settle_stored(context, case_ref.readable, entry)
-        return build_trial(case_ref, attempt, context, self.contexts.run_id).result
-
     def keep(self, entry: Entry) -> bool:
         """Append an ended attempt, on any thread, or a result to the journal, so that a paid answer is never lost.
 
@@ -299,8 +525,8 @@ class Recorder:
         # cost counts even if its results are dropped
         spent = prior_spending(resumed)
         for run in self.runs.values():
-            check_resumed(resumed, run.suite, self._head(run))
-        self._spent += [spent] if spent is not None else []
+            check_resumed(resumed, run.suite, run.head())
+        self.contexts.spent += [spent] if spent is not None else []
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtestloop(self, session: pytest.Session) -> None:
@@ -323,9 +549,6 @@ class Recorder:
             if due and mode == "record" and (problem := recording_problem(run.suite)):
                 raise pytest.UsageError(f"{problem}; no model was called")
 
-    def _head(self, run: SuiteRun) -> Run:
-        return replace(self._metadata(run), finished_at="", partial="")
-
     @pytest.hookimpl(wrapper=True, tryfirst=True)
     def pytest_sessionfinish(self, session: pytest.Session) -> Generator[None, object, object]:
         """Complete and write the run and apply its gates, before other plugins build their reports."""
@@ -341,7 +564,7 @@ class Recorder:
             except (OSError, MemoryError, RecursionError) as error:
                 # a target has used up what the process may have: files, memory, levels of calls
                 run.writer.close_journal()
-                run.problems.append(f"the run can't be concluded: {describe_error(error)}; {self._resumable(run)}")
+                run.problems.append(f"the run can't be concluded: {describe_error(error)}; {run.resumable()}")
         concluded = all(run.conclusion for run in self.runs.values())
         if session.exitstatus == pytest.ExitCode.NO_TESTS_COLLECTED and concluded:
             session.exitstatus = pytest.ExitCode.OK
@@ -351,7 +574,7 @@ class Recorder:
             session.exitstatus = pytest.ExitCode.TESTS_FAILED
         result = yield
         for run in self.runs.values():
-            self._write_report(run, session)
+            run.write_report(session)
         return result
 
     def _note_late(self, run: SuiteRun) -> None:
@@ -378,7 +601,7 @@ class Recorder:
             return
         case_ref = run.selected[nodeid]()
         if self.contexts.settings.mode == "record":
-            discard_recording(run.suite, case_ref.case.case_id, since=format_timestamp(self.started_ns))
+            discard_recording(run.suite, case_ref.case.case_id, since=format_timestamp(self.contexts.started_ns))
         attempts = [result.attempt for result in trials] or [Attempt()]
         now = timestamp_now()
         errors = (
@@ -390,63 +613,18 @@ class Recorder:
         run.add_case(tuple(errors))
 
     def _finish(self, run: SuiteRun, session: pytest.Session) -> None:
-        settings, pack = self.contexts.settings, run.pack
-        run.case_count, run.due_count = case_counts(run.suite, settings.shard)
-        self._complete(run, interrupted=session.exitstatus == pytest.ExitCode.INTERRUPTED)
+        run.case_count, run.due_count = case_counts(run.suite, self.contexts.settings.shard)
+        run.complete(interrupted=session.exitstatus == pytest.ExitCode.INTERRUPTED)
         self._note_late(run)
         self._conclude_controls(run)
-        if not self._has_run(run, session):
+        if not run.has_run(session):
             return
         _release_cases(run.suite, session)
-        run.rerun = self._redact(rerun_options(self.contexts.opened(run.suite), is_marked=bool(run.targets)))
-        from pytest_packbench.analysis.conclusion import conclude, with_figures
-
-        run.carry_over(partial(self._scored_unselected, run))
-        run.results = run.ordered()
-        metadata = replace(self._metadata(run), findings=(*self._findings(run),))
-        is_part = len(run.by_nodeid) < run.case_count
-        conclusion = conclude(
-            metadata,
-            run.results,
-            run.suite.config,
-            pack.depths,
-            self._earlier(run, metadata),
-            scope="shard" if settings.shard is not None else "part" if is_part else "whole",
-        )
-        with self._calling_pack(run, "figures"):
-            conclusion = with_figures(conclusion, pack, lambda: run.results, self._redact)
-        run.conclusion = replace(
-            conclusion,
-            controls=run.controls,
-            policy=self._policy(run, metadata),
-            stored_policy=self.contexts.redactor.json(policy_of(run.suite, pack, self.project)),
-        )
+        conclusion = run.judge(self.project)
+        run.conclusion = replace(conclusion, policy=self._policy(run, conclusion.run))
         run.writer.close_journal()
-        if not run.guard(partial(self._write, run, run.conclusion)):
-            run.problems.append(self._resumable(run))
-
-    def _resumable(self, run: SuiteRun) -> str:
-        """Say what to do about a run whose files can't be written; its journal has what could be."""
-        if not (run.writer.folder / JOURNAL).exists():
-            return "correct that and run again: nothing of this run was kept"
-        return f"what was stored is kept: correct that, then resume with --packbench-resume={self.contexts.run_id}"
-
-    def _earlier(self, run: SuiteRun, metadata: Run) -> BaselineLookup | None:
-        settings = self.contexts.settings
-        if settings.baseline == NO_BASELINE:
-            return None
-        from pytest_packbench.runs.stored import BaselineLookup, find_baseline
-
-        lookup = BaselineLookup(
-            requested=settings.baseline, optional=settings.baseline_optional, fail_on=settings.fail_on
-        )
-        return find_baseline(
-            lookup,
-            metadata,
-            folder=run.writer.folder,
-            committed=run.suite.baseline_path,
-            models=models_of(run.results),
-        )
+        if not run.guard(partial(run.write, run.conclusion)):
+            run.problems.append(run.resumable())
 
     def _policy(self, run: SuiteRun, tested: Run) -> PolicyOutcome | None:
         """Return in which points the acceptance policy differs from that of the base; None without a base."""
@@ -461,181 +639,6 @@ class Recorder:
             if selected < due
         ]
         return compare_policy(self.policy_base, run.suite, run.pack, self.project, skipped, tested)
-
-    def _write(self, run: SuiteRun, conclusion: Conclusion) -> None:
-        from pytest_packbench.reports.page import page_of_run, write_pages
-        from pytest_packbench.reports.page.case_data import CaseSources, root_link
-        from pytest_packbench.reports.story import Place
-        from pytest_packbench.runs.reading import earlier_runs
-
-        run.writer.write_results(run.results)
-        pack, root, config = run.pack, rootdir_of(self.config), run.suite.config
-        place = Place(root_link(root, run.writer.folder), run.rerun)
-        texts = shown_texts(run.suite, pack, root, conclusion.run, is_checked=False)
-        sources = CaseSources(*texts, redact=self._redact, place=place, can_accept=can_accept(pack, config))
-        panels: tuple[Panel, ...] = ()
-        with self._calling_pack(run, "panels"):
-            panels = panels_of(pack, run.results, conclusion.figures)
-        stored = conclusion.baseline and conclusion.baseline.stored
-        earlier = earlier_runs(run.writer.folder.parent, conclusion.run, stored)
-        page = page_of_run(conclusion, lambda: run.results, sources, earlier=earlier, panels=panels)
-        write_pages(run.writer, page, place, self._redact)
-
-    @contextmanager
-    def _calling_pack(self, run: SuiteRun, method: str) -> Iterator[None]:
-        """Call code of the suite's pack; that it raises is a problem of the run."""
-        try:
-            yield
-        except Exception as error:  # noqa: BLE001 - packs are the user's code
-            problem = f"the pack {run.suite.config.pack} raised in {method}: {describe_error(error)}"
-            run.problems.append(self.contexts.redactor.text(problem))
-
-    def _complete(self, run: SuiteRun, *, interrupted: bool) -> None:
-        """Complete the cases that have no result of their own: with their known trials, and why the others are not."""
-        idle = [nodeid for nodeid in run.selected if nodeid not in run.by_nodeid]
-        if not idle:
-            return
-        from pytest_packbench.runs.resume import fill_missing_trials
-
-        controller: Any = self.config.pluginmanager.get_plugin(CONTROLLER)
-        if controller is not None:
-            controller.end_workers()
-        journaled = read_worker_journals(run.writer.folder)
-        kind, how = ("interrupted", "interrupted") if interrupted else ("stopped", "stopped early")
-        for nodeid in idle:
-            case_ref, entries = run.selected[nodeid](), journaled.get(nodeid, {})
-            if nodeid in run.crashed:
-                message = "the worker crashed while running this case"
-                missing = unscored_result(case_ref, "error", "worker_crashed", message)
-                # scoring an answer may be what crashed the worker
-                entries = {trial: entry for trial, entry in entries.items() if isinstance(entry, Result)}
-            else:
-                missing = unscored_result(case_ref, "not_run", kind, f"not run: the session was {how}")
-            case = case_ref.case
-            resumed = self.contexts.kept(run.suite, case.case_id, case.case_sha256)
-            known: dict[int, Result] = {
-                number: self._scored(run, case_ref, entry)
-                for number, entry in {**resumed, **entries, **run.unreported(nodeid)}.items()
-                # answers to a changed case are not used
-                if entry.case.case_sha256 in {None, case.case_sha256}
-            }
-            run.by_nodeid[nodeid] = fill_missing_trials(known, missing, self.contexts.settings.trials)
-
-    def _scored_unselected(self, run: SuiteRun, ended: EndedAttempt) -> Result | None:
-        """Return the result of an ended attempt at a case that is not selected; None if the case has changed."""
-        file, _, name = ended.case.nodeid.rpartition("::")
-        case_ref = uncollected_case_ref(self.contexts, run.suite, ended.case.nodeid, file=file, name=name)
-        is_same = case_ref.case.case_sha256 == ended.case.case_sha256
-        return self._scored(run, case_ref, ended) if is_same else None
-
-    def _findings(self, run: SuiteRun) -> Iterator[str]:
-        """Yield remarks on the run as a whole, and note whether it has recorded nothing."""
-        prior, context = run.writer.prior, self.contexts.opened(run.suite)
-        if prior is not None and prior.replaced:
-            # the first answers may have been worse
-            answers = pluralize(prior.replaced, "answer")
-            yield f"{answers} of an earlier session of this run: replaced, because a case or the suite has changed."
-        judged = [result for result in run.results if result.score.counted]
-        missing = sum(result.attempt.cassette_sha256 is None for result in judged)
-        if self.contexts.settings.mode == "record" and context.is_recorded and missing:
-            # the target made no call that the run could see
-            run.has_recorded_nothing = missing == len(judged)
-            cases = "" if run.has_recorded_nothing else f" for {pluralize(missing, 'case')}"
-            own = f"have its client read {_BASE_URLS}, " if context.serves_gateway else ""
-            advice = f"call models through context.llm, {own}or mark the target with without_model if it calls none"
-            yield f"Nothing was recorded{cases}: the target called no model through packbench; {advice}."
-        remarks: list[str] = []
-        with self._calling_pack(run, "remarks"):
-            ids = [result.case.test_id for result in run.results]
-            remarks = list(map(self._redact, run.pack.remarks(run.suite.config, ids)))
-        yield from remarks
-
-    def _has_run(self, run: SuiteRun, session: pytest.Session) -> bool:
-        """Whether the suite was run; notes why it was not, where it was requested by name."""
-        name, selection, codes = run.suite.name, self.config.stash[SELECTION], pytest.ExitCode
-        has_collected = session.exitstatus in {codes.OK, codes.TESTS_FAILED, codes.NO_TESTS_COLLECTED}
-        # the shard of a suite with cases may have none: then the run is complete, and merge needs it
-        is_empty_shard = self.contexts.settings.shard is not None and run.case_count > 0 and run.due_count == 0
-        if run.selected or (is_empty_shard and has_collected):
-            return True
-        # controls alone can be replayed: they are no run of the suite
-        if not run.control_results:
-            if name in selection.named and not self.contexts.collected[name]:
-                run.problems.append(f'suite "{name}" has no case under {run.suite.cases_path}; add one')
-            elif name in selection.required and has_collected:
-                advice = "select at least one, or do not name the suite"
-                run.problems.append(f'suite "{name}" is requested by name, but none of its cases is selected; {advice}')
-        return False
-
-    def _write_report(self, run: SuiteRun, session: pytest.Session) -> None:
-        if run.conclusion is None or run.problems:
-            return
-        try:
-            from pytest_packbench.reports.document import run_document
-
-            document = run_document(run.conclusion, run.rerun)
-            run.writer.complete(document, document_of(self.config, session, run.by_nodeid))
-        except (OSError, MemoryError, RecursionError) as error:
-            session.exitstatus = session.exitstatus or pytest.ExitCode.TESTS_FAILED
-            path = run.writer.folder / REPORT
-            problem = f"packbench: {path}: {describe_error(error)}; {self._resumable(run)}"
-            self.config.get_terminal_writer().line(problem, red=True)
-
-    def _metadata(self, run: SuiteRun) -> Run:
-        """Return the metadata of a suite's run with its results so far."""
-        contexts, suite = self.contexts, run.suite
-        pack, context = run.pack, contexts.opened(suite)
-        resumed = run.writer.prior
-        started_at = resumed.run.started_at if resumed is not None and resumed.run is not None else ""
-        return Run(
-            run_id=self.contexts.run_id,
-            suite=suite.name,
-            description=suite.config.description,
-            pack=pack.name,
-            pack_version=pack.version,
-            suite_sha256=suite.sha256,
-            bundled=suite.bundled,
-            mode=contexts.settings.mode,
-            target=target_names(run.results) or join_sorted(run.targets) or contexts.target_name(suite),
-            backend=context.backend or None,
-            model=context.model if context.backend else None,
-            started_at=started_at or format_timestamp(self.started_ns),
-            finished_at=timestamp_now(),
-            partial=partial_reason(
-                run.results,
-                CAPS,
-                selected=len(run.by_nodeid),
-                due=run.due_count,
-                present=run.case_count,
-                shard=contexts.settings.shard,
-            ),
-            versions=versions(),
-            settings=self._settings(context),
-        )
-
-    def _settings(self, context: SuiteContext) -> dict[str, Any]:
-        """Return the options that can change a result, and what the run spent."""
-        settings = self.contexts.settings
-        values: dict[str, Any] = {"gate": settings.gate}
-        if cluster := context.pack.cluster:
-            values[CLUSTER_SETTING] = cluster
-        if settings.shard is not None:
-            values["shard"] = str(settings.shard)
-        if settings.trials > 1:
-            values |= {"trials": settings.trials, "trials_rule": context.suite.config.trials_rule()}
-        if context.live is not None:
-            client = context.live.primary
-            temperature = settings.temperature if client is None else client.backend.temperature
-            values |= {"temperature": temperature, "concurrency": settings.concurrency}
-            values |= {name: cap for name, cap in zip(CAPS, settings.caps, strict=True) if cap is not None}
-            values[SPENT] = sum_spending([*self._spent, self.contexts.clients.ledger.as_json()])
-        if context.runs_program:
-            values[PROGRAM_RUNS] = True
-        if not settings.record_prompts:
-            values[RECORD_PROMPTS] = False
-        if context.guards:
-            values["guards"] = [guard_name(guard) for guard in context.guards]
-        return values
 
 
 def _release_cases(suite: Suite, session: pytest.Session) -> None:

@@ -7,6 +7,7 @@ import.
 from __future__ import annotations
 
 import os
+import time
 from collections import Counter
 from contextlib import contextmanager
 from functools import partial
@@ -138,6 +139,8 @@ class SessionSuites(SuiteContexts):
         config: the session's.
         settings: its settings.
         collected: the number of cases by suite, before any is deselected.
+        spent: what earlier sessions of its run and its workers have spent.
+        started_ns: when it was started, nanoseconds since 1970.
         run_id: the id of its run.
         resumed: the run that it resumes; None for a new one.
         prefetcher: starts attempts before pytest reaches their items; None where none does.
@@ -161,6 +164,8 @@ class SessionSuites(SuiteContexts):
         self.config = config
         self.settings = settings
         self.collected = Counter[str]()
+        self.spent: list[dict[str, Any]] = []
+        self.started_ns = time.time_ns()
 
     def hooked_target(self, suite: Suite) -> object:
         """Return what `pytest_packbench_target` does."""
