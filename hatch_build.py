@@ -13,7 +13,7 @@ from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
 SOURCES = Path("storage", "benchmarks")
 INSTALLED = "pytest_packbench/_suites"
-PACKING = Path("pytest_packbench", "cases", "packed.py")
+PACKING = Path("pytest_packbench", "files.py")
 STARTERS = "pytest_packbench/packs/_starters.zip"
 PAGE = Path("pytest_packbench", "reports", "page")
 PAGE_SOURCES = "_sources.json"

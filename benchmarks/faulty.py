@@ -20,7 +20,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from pytest_packbench.engine.targets import Watchdog
+from pytest_packbench.engine.time_limit import Watchdog
 from pytest_packbench.model.request import ModelRequest, VerifyContext, VerifyRequest
 
 _FAULT = os.environ.get("FAULT", "")

@@ -465,7 +465,7 @@ def _warm() -> None:
     names = ("pytest", "openai", "anthropic", "ollama", "httpx2", "regex", "jsonpath", "pytest_jsonreport.plugin")
     for name in (
         *names,
-        "pytest_packbench.commands.merge",
+        "pytest_packbench.commands.judging",
         "pytest_packbench.packs.generic.pack",
         "pytest_packbench.packs.tariff.pack",
     ):

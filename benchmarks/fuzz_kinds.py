@@ -104,7 +104,7 @@ def plain(text: str) -> str:
 
 def call(arguments: Sequence[str]) -> Reading:
     """Run a command of `packbench` in this process."""
-    from pytest_packbench.cli import main
+    from pytest_packbench.commands import main
 
     # as a terminal that takes UTF-8 only
     printed, errors = (io.TextIOWrapper(io.BytesIO(), encoding="utf-8", write_through=True) for _ in range(2))

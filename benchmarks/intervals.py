@@ -13,7 +13,7 @@ import sys
 from random import Random
 from typing import TYPE_CHECKING
 
-from pytest_packbench.analysis.intervals import PairedMean, paired_mean
+from pytest_packbench.analysis.statistics import PairedMean, paired_mean
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

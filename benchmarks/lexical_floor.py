@@ -14,7 +14,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from pytest_packbench.analysis.intervals import wilson_interval
+from pytest_packbench.analysis.statistics import wilson_interval
 from pytest_packbench.api import load_suite
 from pytest_packbench.cases.load import parse_case
 from pytest_packbench.engine.recordings import Replay

@@ -222,7 +222,7 @@ def once(folder: Path, target: str, url: str, concurrency: int) -> Run:
 def replay(url: str, rounds: int, calls: int = 1000) -> None:
     """Print the CPU time that a replayed call adds; the request is a prompt of 2 KB."""
     from pytest_packbench.engine.gateway import Gateway
-    from pytest_packbench.model.cassette import GatewayExchange
+    from pytest_packbench.model.recording import GatewayExchange
 
     body = json.dumps({"model": "fake", "messages": [{"role": "user", "content": "word " * 400}]})
     forwarding = Gateway(offline=False, upstreams={"openai": f"{url}/v1"})

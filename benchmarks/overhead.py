@@ -28,9 +28,9 @@ START = 10
 SIZES = (1_000, 10_000)
 LARGE = 100_000
 CONFTEST = """
-from pytest_packbench.model.score import Outcome
+from pytest_packbench.model.result import Outcome
 from pytest_packbench.model.pack import Pack, RecordFacts
-from pytest_packbench.model.score import Score, Term
+from pytest_packbench.model.result import Score, Term
 
 
 class Toy(Pack):

@@ -90,11 +90,10 @@ def _write_cases(place: Path, cases: int) -> list[str]:
 def _write_others(first: Path, ids: Sequence[str], shards: int) -> list[Path]:
     """Write the shards that did not run; return their folders."""
     # not at the top: the memory of this process counts as memory of the commands that it starts
-    from pytest_packbench.analysis.conclusion import conclude
+    from pytest_packbench.analysis.conclusion import conclude, run_document
     from pytest_packbench.model.run import shard_of
-    from pytest_packbench.reports.document import run_document
     from pytest_packbench.runs.reading import open_run
-    from pytest_packbench.runs.writer import RunWriter
+    from pytest_packbench.runs.writing import RunWriter
 
     real = open_run(first, checked=False)
     # the reports of a run contain no records: one is enough as a template

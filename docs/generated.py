@@ -8,7 +8,7 @@ import re
 from typing import TYPE_CHECKING, Any
 
 from pytest_packbench import hookspecs
-from pytest_packbench.cli import COMMANDS, declare
+from pytest_packbench.commands import COMMANDS, declare
 from pytest_packbench.commands.validate import KINDS, schema
 from pytest_packbench.packs import TARGET_FILES
 from pytest_packbench.plugin import SETTINGS, Setting

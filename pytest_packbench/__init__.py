@@ -9,7 +9,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from pytest_packbench.analysis.intervals import rate_interval
+    from pytest_packbench.analysis.statistics import rate_interval
     from pytest_packbench.api import load_suite, score
     from pytest_packbench.backends import Backend, BackendError, BackendOptions, BackendUnusable
     from pytest_packbench.model.authoring import (
@@ -23,8 +23,6 @@ if TYPE_CHECKING:
     )
     from pytest_packbench.model.case import Case, Fraction, ListOf, Notes, StrictModel, Text
     from pytest_packbench.model.errors import CaseError, SuiteError
-    from pytest_packbench.model.gate import Gate, GateResult
-    from pytest_packbench.model.metric import Figure, Interval, Metric, Panel
     from pytest_packbench.model.pack import Comparison, Decision, LintOption, Pack, RecordFacts
     from pytest_packbench.model.record import EvalRecord, RecordError
     from pytest_packbench.model.request import (
@@ -40,8 +38,8 @@ if TYPE_CHECKING:
         VerifyRequest,
         without_model,
     )
-    from pytest_packbench.model.score import Breakdown, Firing, Outcome, ResultError, Score, Term, Verdict, judged
-    from pytest_packbench.model.suite import Suite, SuiteConfig
+    from pytest_packbench.model.result import Breakdown, Firing, Outcome, ResultError, Score, Term, Verdict, judged
+    from pytest_packbench.model.suite import Figure, Gate, GateResult, Interval, Metric, Panel, Suite, SuiteConfig
     from pytest_packbench.packs.agent_safety.guards.base import GuardRuling, Prompt, ToolOutput, ToolUse
     from pytest_packbench.packs.agent_safety.judges import JudgeQuestion, JudgeRuling
 
@@ -118,7 +116,7 @@ _MODULES = {
     "BackendError": "backends",
     "BackendOptions": "backends",
     "BackendUnusable": "backends",
-    "Breakdown": "model.score",
+    "Breakdown": "model.result",
     "Case": "model.case",
     "CaseDraft": "model.authoring",
     "CaseError": "model.errors",
@@ -126,32 +124,32 @@ _MODULES = {
     "Decision": "model.pack",
     "EvalRecord": "model.record",
     "FiledCase": "model.authoring",
-    "Figure": "model.metric",
+    "Figure": "model.suite",
     "Finding": "model.authoring",
-    "Firing": "model.score",
+    "Firing": "model.result",
     "Fraction": "model.case",
-    "Gate": "model.gate",
-    "GateResult": "model.gate",
+    "Gate": "model.suite",
+    "GateResult": "model.suite",
     "GuardRuling": "packs.agent_safety.guards.base",
     "Importer": "model.authoring",
-    "Interval": "model.metric",
+    "Interval": "model.suite",
     "JudgeQuestion": "packs.agent_safety.judges",
     "JudgeRuling": "packs.agent_safety.judges",
     "LLM": "model.request",
     "LintOption": "model.pack",
     "ListOf": "model.case",
-    "Metric": "model.metric",
+    "Metric": "model.suite",
     "ModelAnswer": "model.request",
     "ModelRequest": "model.request",
     "Notes": "model.case",
-    "Outcome": "model.score",
+    "Outcome": "model.result",
     "Pack": "model.pack",
-    "Panel": "model.metric",
+    "Panel": "model.suite",
     "Prompt": "packs.agent_safety.guards.base",
     "RecordError": "model.record",
     "RecordFacts": "model.pack",
-    "ResultError": "model.score",
-    "Score": "model.score",
+    "ResultError": "model.result",
+    "Score": "model.result",
     "SourceFlaw": "model.authoring",
     "SourceRemark": "model.authoring",
     "Starter": "model.authoring",
@@ -160,19 +158,19 @@ _MODULES = {
     "SuiteConfig": "model.suite",
     "SuiteError": "model.errors",
     "Target": "model.request",
-    "Term": "model.score",
+    "Term": "model.result",
     "Text": "model.case",
     "Tool": "model.request",
     "ToolCall": "model.request",
     "ToolOutput": "packs.agent_safety.guards.base",
     "ToolUse": "packs.agent_safety.guards.base",
     "Usage": "model.request",
-    "Verdict": "model.score",
+    "Verdict": "model.result",
     "VerifyContext": "model.request",
     "VerifyRequest": "model.request",
-    "judged": "model.score",
+    "judged": "model.result",
     "load_suite": "api",
-    "rate_interval": "analysis.intervals",
+    "rate_interval": "analysis.statistics",
     "score": "api",
     "without_model": "model.request",
 }

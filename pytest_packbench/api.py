@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic import BaseModel
 
+from pytest_packbench.cases.files import FoundSuite, bundled_root, find_suites
 from pytest_packbench.cases.load import check_case, read_suite
-from pytest_packbench.cases.suites import FoundSuite, bundled_root, find_suites
 from pytest_packbench.model.errors import CaseError, Problem, SuiteError, single_spaced, suggestion
+from pytest_packbench.model.result import UNREADABLE, ResultError, Score
 from pytest_packbench.model.run import BUNDLED
-from pytest_packbench.model.score import UNREADABLE, ResultError, Score
 from pytest_packbench.model.suite import CONFIG_NAME, Suite
 from pytest_packbench.packs.registry import Packs
 

@@ -19,9 +19,8 @@ import pytest
 if TYPE_CHECKING:
     from collections.abc import Callable, Container
 
-    from pytest_packbench.engine.serving import Serving
-    from pytest_packbench.pytest_plugin.settings import Selection
-    from pytest_packbench.pytest_plugin.suites import SessionSuites
+    from pytest_packbench.engine.gateway import Serving
+    from pytest_packbench.pytest_plugin.settings import Selection, SessionSuites
 
 DEFAULT_ROOT = "storage/benchmarks"
 _PACKAGE = os.path.dirname(os.path.abspath(__file__))  # noqa: PTH100, PTH120 - a Path takes 0.1 ms, in every run
@@ -348,7 +347,7 @@ def _request_suites(config: pytest.Config, collected: list[str]) -> None:
 
         activate(config, collected)
         if wants_gateway(config):
-            from pytest_packbench.pytest_plugin.suites import serve
+            from pytest_packbench.pytest_plugin.settings import serve
 
             serve(config)
 

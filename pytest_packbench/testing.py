@@ -31,7 +31,7 @@ import pytest
 from pytest_packbench import api
 from pytest_packbench.cases.load import scoring_sha256
 from pytest_packbench.model.case import Case, canonical_sha256
-from pytest_packbench.model.cassette import CASSETTE_VERSION
+from pytest_packbench.model.recording import CASSETTE_VERSION
 from pytest_packbench.model.suite import CONFIG_NAME, Suite, SuiteConfig
 from pytest_packbench.packs.registry import Packs
 
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from pytest_packbench.model.pack import Pack
-    from pytest_packbench.model.score import Score
+    from pytest_packbench.model.result import Score
 
 __all__ = ["SuiteResults", "case", "run_folders", "run_suite", "score", "write_case", "write_suite"]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from pytest_packbench.model.case import canonical_sha256
-from pytest_packbench.model.cassette import CASSETTE_VERSION
+from pytest_packbench.model.recording import CASSETTE_VERSION
 
 
 def authored_cassette(

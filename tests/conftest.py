@@ -18,7 +18,8 @@ import pytest
 import tabulate
 import yaml
 
-import pytest_packbench.analysis.trend
+import pytest_packbench.analysis.changes
+import pytest_packbench.analysis.conclusion
 import pytest_packbench.packs.agent_safety.pack
 import pytest_packbench.packs.generic.pack
 import pytest_packbench.packs.tariff.pack
@@ -26,14 +27,13 @@ import pytest_packbench.packs.tariff.target
 import pytest_packbench.pytest_plugin.explain
 import pytest_packbench.pytest_plugin.marked
 import pytest_packbench.pytest_plugin.prefetch
-import pytest_packbench.pytest_plugin.resume
+import pytest_packbench.pytest_plugin.recorder
 import pytest_packbench.pytest_plugin.session
 import pytest_packbench.pytest_plugin.settings
 import pytest_packbench.pytest_plugin.xdist
-import pytest_packbench.reports.document
+import pytest_packbench.reports.blocks
+import pytest_packbench.reports.page
 import pytest_packbench.reports.page.case_data
-import pytest_packbench.reports.page.sections
-import pytest_packbench.reports.plots
 import pytest_packbench.reports.story
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from pytest_packbench.cli import main
+from pytest_packbench.commands import main
 from tests.conftest import forget_variables
 
 if TYPE_CHECKING:

@@ -1,7 +1,10 @@
-"""Two runs, case by case: what improved, what regressed, what is not comparable, and whether it may be chance.
+"""What changed between runs: two of them case by case, and the trend of the earlier ones.
 
-The cases of both runs are taken in turn and paired by their test id. Nothing is kept of a case that did not change but
+The cases of two runs are taken in turn and paired by their test id. Nothing is kept of a case that did not change but
 the change of its score, as a number of eight bytes; of each kind of change, the first rows and their number are.
+
+A run shows a trend only with like runs: complete runs of the same suite, mode, target, backend, model and guards.
+Nothing is judged again.
 """
 
 from __future__ import annotations
@@ -18,29 +21,27 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from pytest_packbench.analysis.counting import (
     ALL,
     MEAN,
+    ResultSums,
+    TopRows,
     cases_of,
     cluster_facet,
     differences,
     groups_of,
     in_order,
+    without_record,
 )
-from pytest_packbench.analysis.formatting import format_mean
-from pytest_packbench.analysis.intervals import PairedMean, mcnemar_p_value, paired_mean
-from pytest_packbench.analysis.listing import TopRows, without_record
-from pytest_packbench.analysis.metrics import ResultSums
-from pytest_packbench.model.metric import AUTHORED
-from pytest_packbench.model.result import FURTHER_FIELDS, Result, models_of
-from pytest_packbench.model.run import BUNDLED
-from pytest_packbench.model.score import EFFECTS, TOLERANCE
+from pytest_packbench.analysis.statistics import PairedMean, format_mean, mcnemar_p_value, paired_mean
+from pytest_packbench.model.result import EFFECTS, FURTHER_FIELDS, TOLERANCE, Result, models_of
+from pytest_packbench.model.run import BUNDLED, Run
+from pytest_packbench.model.suite import AUTHORED
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 
     from pytest_packbench.analysis.counting import Numbers, Rule
-    from pytest_packbench.model.baseline import BaselineChange, CommittedBaseline
-    from pytest_packbench.model.run import Run
-    from pytest_packbench.runs.reading import StoredRun
-    from pytest_packbench.runs.stored import BaselineLookup
+    from pytest_packbench.model.report import BaselineLookup, StoredRun
+    from pytest_packbench.model.stored import BaselineChange, CommittedBaseline
+
 
 THRESHOLD = 0.05
 """Points of score by which a case has improved or regressed, as in the original harness."""
@@ -588,7 +589,7 @@ def committed_baseline(run: Run, results: Iterable[Result], history: Iterable[Ba
     Raises:
         TrialsRuleError: the settings of the run contain an invalid trials rule.
     """
-    from pytest_packbench.model.baseline import BASELINE_VERSION, CommittedBaseline
+    from pytest_packbench.model.stored import BASELINE_VERSION, CommittedBaseline
 
     results = tuple(results)
     cases = list(cases_of(run, results))

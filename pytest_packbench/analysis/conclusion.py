@@ -1,46 +1,174 @@
-"""The end of a run: its statistics, its gates, whether it passed and why, and the caveats."""
+"""The end of a run: its statistics, its gates, whether it passed and why, the caveats; and the trend of earlier runs.
+
+A run shows a trend only with like runs: complete runs of the same suite, mode, target, backend, model and guards.
+Nothing is judged again.
+"""
 
 from __future__ import annotations
 
 from array import array
 from collections import deque
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from itertools import zip_longest
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from pytest_packbench.analysis.counting import (
     MEAN,
+    Listing,
     Numbers,
+    Statistics,
     by_case,
+    cases_of,
     cluster_facet,
     dependence_note,
+    differences,
+    name_some,
     trials_rule_of,
     without_twins,
 )
-from pytest_packbench.analysis.formatting import capitalized, format_interval, format_percent
 from pytest_packbench.analysis.gates import GateJudge, deferred
-from pytest_packbench.analysis.listing import Listing, name_some
+from pytest_packbench.analysis.statistics import WILSON, capitalized, format_interval, format_percent
+from pytest_packbench.files import finite_json
 from pytest_packbench.model.errors import pluralize
-from pytest_packbench.model.gate import CHANGE_METRICS, gates_text
-from pytest_packbench.model.metric import AUTHORED
-from pytest_packbench.model.run import PROGRAM_RUNS
-from pytest_packbench.model.score import FIXTURE, is_broken
+from pytest_packbench.model.result import FIXTURE, Result, is_broken
+from pytest_packbench.model.run import PROGRAM_RUNS, RUN_DOCUMENT_VERSION, Run
+from pytest_packbench.model.suite import AUTHORED, CHANGE_METRICS, Figure, GateResult, SuiteConfig, gates_text
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from pytest_packbench.analysis.changes import BaselineOutcome, Comparison
-    from pytest_packbench.analysis.counting import Statistics
-    from pytest_packbench.model.control import ControlTally
-    from pytest_packbench.model.gate import GateResult
-    from pytest_packbench.model.metric import Figure
     from pytest_packbench.model.pack import Pack
-    from pytest_packbench.model.policy import PolicyOutcome
-    from pytest_packbench.model.report import Exposure
-    from pytest_packbench.model.result import Result
-    from pytest_packbench.model.run import Run
-    from pytest_packbench.model.suite import SuiteConfig
-    from pytest_packbench.runs.stored import BaselineLookup
+    from pytest_packbench.model.recording import ControlTally
+    from pytest_packbench.model.report import BaselineLookup, Exposure, Outline, PolicyOutcome, StoredRun
+
+
+QUARANTINED = "quarantined"
+"""The word for a case that its notes exclude, in place of its verdict."""
+
+
+_MAX_CASES = 16_000
+
+
+class Kind(NamedTuple):
+    """What runs of a suite have in common if their figures belong to one trend: the same pipeline, in the same mode.
+
+    Attributes:
+        mode: `fixture`, `live` or `record`.
+        target: the name of the target.
+        backend: the backend in live mode; empty in fixture mode.
+        model: the model in live mode, or those that answered; empty in fixture mode.
+        guards: the guards, joined with commas; empty for none.
+    """
+
+    mode: str
+    target: str
+    backend: str
+    model: str
+    guards: str
+
+    def __str__(self) -> str:
+        """Return it in words."""
+        model = " / ".join(filter(None, (self.backend, self.model)))
+        guards = f"guards {self.guards}" if self.guards else ""
+        return ", ".join(filter(None, (f"{self.mode} mode", f"target {self.target}", model, guards)))
+
+
+class EarlierRun(NamedTuple):
+    """An earlier run as its report stored it.
+
+    Attributes:
+        outline: what its report states; where the hash of its rules changes, the trend is broken.
+        cases: each case by its test id, over its trials; none if they were not read.
+    """
+
+    outline: Outline
+    cases: Mapping[str, Result] = MappingProxyType({})
+
+
+def with_cases(stored: StoredRun) -> EarlierRun:
+    """Return an earlier run with its cases, which are read once.
+
+    Raises:
+        ValueError: one can't be read.
+        OSError: the report can't be read.
+    """
+    return EarlierRun(stored.outline, {case.case.test_id: case for case in cases_of(stored.run, stored.results)})
+
+
+def since(before: Outline, now: Outline) -> dict[str, Any]:
+    """Return by how much `pass_rate` and `mean_score` changed since an earlier run, and which `rules` did.
+
+    If any of the rules, the pack and the trials changed, the figures can't be compared: None, as if not known.
+    """
+    # each text begins with what differs
+    rules = [text.partition(":")[0] for text in differences(before.run, now.run)]
+    known = ((name, getattr(before.overall, name), getattr(now.overall, name)) for name in ("pass_rate", "mean_score"))
+    return {name: None if rules or None in (old, new) else new - old for name, old, new in known} | {"rules": rules}
+
+
+def kind_of(run: Run, models: Iterable[str]) -> Kind:
+    """Return the kind of a run.
+
+    Args:
+        run: its metadata.
+        models: which models answered, as `Statistics.models` names them, for a run that itself names none.
+    """
+    guards = run.settings.get("guards")
+    return Kind(
+        mode=run.mode,
+        target=run.target,
+        backend=run.backend or "",
+        model="" if run.mode == FIXTURE else run.model or ", ".join(sorted(models)),
+        guards=", ".join(map(str, guards)) if isinstance(guards, list | tuple) else "",
+    )
+
+
+def like_runs(
+    run: Run,
+    models: Iterable[str],
+    earlier: Iterable[StoredRun],
+    *,
+    limit: int = 20,
+    max_cases: int = _MAX_CASES,
+) -> list[EarlierRun]:
+    """Return the latest complete runs that a run can be compared with over time.
+
+    Args:
+        run: the run.
+        models: as in `kind_of`.
+        earlier: complete runs before it, the latest first; no more are taken than needed.
+        limit: the largest number of runs.
+        max_cases: of how many cases the results are read, the latest run first.
+
+    Returns:
+        The runs, the oldest first; runs that can't be read are left out.
+    """
+    kind = kind_of(run, models)
+    like = (stored for stored in earlier if kind_of(stored.run, stored.outline.models) == kind)
+    found: list[EarlierRun] = []
+    while len(found) < limit and (stored := next(like, None)) is not None:
+        max_cases -= stored.outline.totals.selected
+        with suppress(ValueError, OSError):
+            found.append(with_cases(stored) if max_cases >= 0 else EarlierRun(stored.outline))
+    return found[::-1]
+
+
+def verdict_of(case: Result) -> str:
+    """Return the verdict of a case, or that its notes exclude it."""
+    return QUARANTINED if case.score.quarantined else case.score.verdict
+
+
+def verdict_rows(earlier: Iterable[EarlierRun]) -> dict[str, list[str]]:
+    """Return the verdicts of each case by its test id, in the order of the runs."""
+    rows: dict[str, list[str]] = {}
+    for run in earlier:
+        for test_id, case in run.cases.items():
+            rows.setdefault(test_id, []).append(verdict_of(case))
+    return rows
+
 
 Scope = Literal["whole", "part", "shard"]
 Status = Literal["passed", "failed", "partial"]
@@ -229,7 +357,7 @@ def with_figures(
     conclusion, outcome = replace(conclusion, figures=shown(figures_of(pack, results()))), conclusion.baseline
     if outcome is None or outcome.compared is None or outcome.stored is None:
         return conclusion
-    from pytest_packbench.runs.folder import StoredRunError
+    from pytest_packbench.model.errors import StoredRunError
 
     try:
         steps = zip_longest(outcome.stored.complete_results(), results())
@@ -458,3 +586,69 @@ def _origin_of_answers(run: Run, statistics: Statistics) -> str:
             "the model was not called again for them."
         )
     return text
+
+
+_STATISTICS = ("totals", "overall", "groups", "depth", "refusals", "exposure", "authored", "models", "cached")
+
+
+def run_document(conclusion: Conclusion, rerun: str = "") -> dict[str, Any]:
+    """Return the conclusion of a run as plain JSON.
+
+    Args:
+        conclusion: what it came to.
+        rerun: the options of pytest that make the same run, quoted for a shell.
+
+    Returns:
+        An object of version `RUN_DOCUMENT_VERSION` with the keys `version`, `status` (`passed`, `failed`, `partial`),
+        `complete`, `run`, `totals`, `overall`, `groups`, `depth`, `refusals`, `exposure` if a case was vacuous,
+        `authored`, `models`, `cached`, `interval` (how the intervals of the groups are computed), `figures` if the pack
+        gives any, `gates`, `rerun` if there are options, `comparison` if a baseline was requested, `policy` (the
+        acceptance policy) where it is known, `policy_changes` if a base for it was requested, `controls` if the run has
+        any, `trials` if cases have several trials, and `cases`, which is empty: the writer of the report adds the rows
+        of the results. Units are those of the classes. Numbers that are not finite are null. The object shares nothing
+        with the argument.
+    """
+    run, statistics, trials = conclusion.run, conclusion.statistics, conclusion.statistics.trials
+    document = {
+        "version": RUN_DOCUMENT_VERSION,
+        "status": run_verdict(conclusion).status,
+        "complete": not run.partial,
+        "run": run,
+        **{name: getattr(statistics, name) for name in _STATISTICS},
+        "interval": WILSON,
+        "figures": [figure.as_json() for figure in conclusion.all_figures] or None,
+        "gates": conclusion.gates,
+        "rerun": rerun or None,
+        "comparison": conclusion.baseline and _comparison(conclusion.baseline),
+        "policy": conclusion.stored_policy,
+        "policy_changes": conclusion.policy and _policy_changes(conclusion.policy),
+        "controls": conclusion.controls and conclusion.controls.counts,
+        "trials": trials and {**trials._asdict(), "temperature": run.settings.get("temperature")},
+        "cases": [],
+    }
+    return {name: finite_json(value) for name, value in document.items() if value is not None}
+
+
+def _comparison(outcome: BaselineOutcome) -> dict[str, Any]:
+    comparison, compared, met = outcome.comparison, outcome.compared, outcome.met
+    return {
+        "requested": outcome.requested,
+        "baseline": comparison and comparison.baseline.run_id,
+        "problem": outcome.problem,
+        "optional": outcome.optional,
+        "warning": outcome.warning,
+        "figures": {} if compared is None else compared.figures(),
+        "mean": compared and compared.mean,
+        "conditions": [{"condition": str(each), "met": each in met} for each in outcome.conditions],
+        "failed": bool(outcome.failures),
+    }
+
+
+def _policy_changes(outcome: PolicyOutcome) -> dict[str, Any]:
+    return {
+        "base": outcome.base,
+        "failed": outcome.failed,
+        "changes": [{**change._asdict(), "allowed": bool(change.reason)} for change in outcome.changes],
+        "problems": outcome.problems,
+        "notes": outcome.notes,
+    }

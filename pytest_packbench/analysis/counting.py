@@ -1,39 +1,177 @@
 """The numbers of a run: results are counted one by one, each case once; what a report says in numbers follows.
 
-The trials of a case are folded into one result first, by the suite's trials rule. Then one table has the sums of each
-group of cases; totals, rates, depths, refusals and gates are readings of it. Cases that share a part by design, such as
-one attack paired with many tasks, form a cluster: the run's settings name the facet they share.
+A `Profile` contains all that a figure needs of one result, beside its score; a run has few different ones.
+`ResultSums` count the results of a group by profile and add up their scores. The trials of a case are folded into one
+result first, by the suite's trials rule. Then one table has the sums of each group of cases; totals, rates, depths,
+refusals and gates are readings of it. Cases that share a part by design, such as one attack paired with many tasks,
+form a cluster: the run's settings name the facet they share.
 """
 
 from __future__ import annotations
 
 import math
 import re
+from bisect import insort
 from collections import Counter, defaultdict
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from functools import reduce
 from itertools import groupby
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
 
-from pytest_packbench.analysis.intervals import wilson_interval
-from pytest_packbench.analysis.metrics import ResultSums, excluded_facets, measure
+from pytest_packbench.analysis.statistics import format_with_bounds, wilson_interval
 from pytest_packbench.model.errors import pluralize
-from pytest_packbench.model.metric import AUTHORED, EXPOSURE, GENERAL_METRICS, MEAN_SCORE, Profile
 from pytest_packbench.model.report import Depth, Exposure, Group, PassAt, Refusals, Totals, TrialFigures
-from pytest_packbench.model.result import Result, values_of
-from pytest_packbench.model.run import BUNDLED, CLUSTER_SETTING
-from pytest_packbench.model.score import FIXTURE, QUARANTINE, TOLERANCE, VERDICTS
+from pytest_packbench.model.result import FIXTURE, QUARANTINE, TOLERANCE, VERDICTS, Result, Score, values_of
+from pytest_packbench.model.run import BUNDLED, CLUSTER_SETTING, Run
+from pytest_packbench.model.suite import AUTHORED, EXPOSURE, GENERAL_METRICS, MEAN_SCORE, Metric, Profile
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
-    from pytest_packbench.model.gate import Gate
-    from pytest_packbench.model.metric import Metric
-    from pytest_packbench.model.run import Run
-    from pytest_packbench.model.score import Score
+    from pytest_packbench.model.result import Score
+    from pytest_packbench.model.suite import Gate
 
     # `mean`, `all`, `any`, or `{"at_least": k}`
     Rule = str | Mapping[str, Any]
+
+
+_Key = TypeVar("_Key")
+# scores are added as whole numbers, so that the sum does not depend on their order
+_FINEST = 1 << 60
+
+
+@dataclass(slots=True)
+class ResultSums:
+    """The sums over a group of results.
+
+    Attributes:
+        profiles: number of results by profile.
+        points: the sum of the scores in the rates, in multiples of `1 / _FINEST`.
+        clusters: the clusters of the results in the rates, if the tally has a facet.
+    """
+
+    profiles: Counter[Profile] = field(default_factory=Counter)
+    points: int = 0
+    clusters: set[str] = field(default_factory=set)
+
+    def add(self, profile: Profile, score: float | None) -> None:
+        """Add one result."""
+        self.profiles[profile] += 1
+        if profile.counted and score is not None:
+            self.points += round(score * _FINEST)
+
+    def count(self, predicate: Callable[[Profile], object] = lambda _: True) -> int:
+        """Return how many results have a profile for which the predicate is true."""
+        return sum(number for profile, number in self.profiles.items() if predicate(profile))
+
+    def count_by(self, key: Callable[[Profile], _Key]) -> Counter[_Key]:
+        """Return the number of results for each value of the key."""
+        counts: Counter[_Key] = Counter()
+        for profile, number in self.profiles.items():
+            counts[key(profile)] += number
+        return counts
+
+    @property
+    def score(self) -> float:
+        """The sum of the scores in the rates, rounded once, so that it does not depend on their order."""
+        return self.points / _FINEST
+
+
+class Fraction(NamedTuple):
+    """A metric's value as numerator (`top`) over denominator (`bottom`)."""
+
+    top: float
+    bottom: int
+
+    @property
+    def value(self) -> float:
+        """The quotient, 0 to 1.
+
+        Raises:
+            ZeroDivisionError: there is no case to judge.
+        """
+        return self.top / self.bottom
+
+
+def measure(sums: ResultSums, metric: Metric, depth: int | None = None) -> Fraction:
+    """Return a metric's value for a group of cases.
+
+    Args:
+        sums: those of the group.
+        metric: what to measure.
+        depth: for `accuracy`: the depth to which an answer has to agree, 1 by default.
+    """
+
+    def counts_in(result: Profile) -> bool:
+        return metric.is_about(result) and bool(metric.among(result))
+
+    def leads(result: Profile) -> bool:
+        return counts_in(result) and metric.apart not in result.facets
+
+    # without a case that leads, those that are counted apart are the group
+    belongs = leads if metric.apart is not None and sums.count(leads) else counts_in
+    among = sums.count(belongs)
+    if metric is GENERAL_METRICS[MEAN_SCORE]:
+        return Fraction(sums.score, among)
+    return Fraction(sums.count(lambda result: belongs(result) and metric.counts(result, depth or 1)), among)
+
+
+def excluded_facets(metrics: Mapping[str, Metric]) -> tuple[tuple[str, str], ...]:
+    """Return the facets whose cases metrics exclude or count apart, with their values, each once."""
+    facets = (facet for metric in metrics.values() for facet in (metric.excluded, metric.apart))
+    return tuple(dict.fromkeys(facet for facet in facets if facet is not None))
+
+
+class Bounds(NamedTuple):
+    """The bounds of a value.
+
+    Attributes:
+        min: the smallest value that passes; None for no bound.
+        max: the largest value that passes; None for no bound.
+        tolerance: by how much a value may exceed a bound and still count as equal.
+    """
+
+    min: float | None = None
+    max: float | None = None
+    tolerance: float = TOLERANCE
+
+    def is_enough(self, value: float) -> bool:
+        """Whether a value is at or above `min`."""
+        return self.min is None or value >= self.min - self.tolerance
+
+    def is_within(self, value: float) -> bool:
+        """Whether a value is at or below `max`."""
+        return self.max is None or value <= self.max + self.tolerance
+
+    def includes(self, value: float) -> bool:
+        """Whether a value is within both bounds."""
+        return self.is_enough(value) and self.is_within(value)
+
+
+def line(subject: str, parts: Iterable[str], *, passed: bool) -> str:
+    """Return a gate's decision in one line: its subject, the parts that are not empty, and PASS or FAIL."""
+    return f"{subject} {', '.join(part for part in parts if part)}: {'PASS' if passed else 'FAIL'}"
+
+
+def arithmetic(fraction: Fraction, bounds: Bounds, *, as_percent: bool = True, compared: bool = True) -> str:
+    """Return a fraction, its value, and how that compares with the bounds: `3 / 50 = 6.0 % < min 90.0 %`.
+
+    Args:
+        fraction: the metric's fraction.
+        bounds: those of the gate; the value has as many decimals as are needed to show how they compare.
+        as_percent: whether the value is a share; else a mean score, `2.50 / 5 = 0.50`.
+        compared: include the bounds.
+    """
+    value = fraction.value
+    present = [bound for bound in (bounds.min, bounds.max) if bound is not None]
+    number, *limits = format_with_bounds(value, *present, as_percent=as_percent)
+    decimals = 0 if as_percent else len(number.partition(".")[2])
+    comparisons = []
+    if compared and bounds.min is not None:
+        comparisons.append(f"{'>=' if bounds.is_enough(value) else '<'} min {limits[0]}")
+    if compared and bounds.max is not None:
+        comparisons.append(f"{'<=' if bounds.is_within(value) else '>'} max {limits[-1]}")
+    return f"{fraction.top:.{decimals}f} / {fraction.bottom} = {number} {', '.join(comparisons)}".rstrip()
 
 
 MEAN = "mean"
@@ -609,3 +747,119 @@ def _trials_rule(run: Run) -> str:
     trials = run.settings.get("trials")
     text = MEAN if not isinstance(trials, int) or trials == 1 else trials_rule_text(trials_rule_of(run))
     return text if text == MEAN else f"{text} of {trials}"
+
+
+_Item = TypeVar("_Item")
+
+
+# longer tables are not read by people
+MAX_ROWS = 200
+
+
+_MAX_NAMED = 3
+
+
+@dataclass(slots=True)
+class TopRows(Generic[_Item]):
+    """The first rows of a sorted table.
+
+    Attributes:
+        key: what the rows are sorted by.
+        max_rows: how many rows are kept, 1 or more; the others are only counted.
+        kept: what is kept of a row, with the same key.
+        first: these rows, in order.
+        count: how many rows the table has in all.
+    """
+
+    key: Callable[[_Item], Any]
+    max_rows: int = MAX_ROWS
+    kept: Callable[[_Item], _Item] = lambda row: row
+    first: list[_Item] = field(default_factory=list)
+    count: int = 0
+
+    def add(self, row: _Item) -> None:
+        """Count a row, and keep it if it is among the first."""
+        self.count += 1
+        first, key = self.first, self.key
+        if len(first) < self.max_rows or key(row) < key(first[-1]):
+            insort(first, self.kept(row), key=key)
+            del first[self.max_rows :]
+
+
+class Listing:
+    """Sort the cases of a run into tables, one case at a time, and keep the first rows of each.
+
+    Rows are sorted by how far a failed case is below its threshold, the worst first, then by case id.
+
+    Args:
+        max_rows: how many rows of a table are kept, 1 or more; the others are only counted.
+
+    Attributes:
+        tables: one for each verdict, `quarantined` for cases of any verdict, and beside these `stale`, and `broken` for
+            `error` and `vacuous` together; there is no table without rows.
+        repeated: whether any case has several trials.
+        errors: the cases of `broken` by their error, equal ones together; each with the first cases.
+    """
+
+    def __init__(self, max_rows: int = MAX_ROWS) -> None:
+        self._max_rows = max_rows
+        self.tables: dict[str, TopRows[Result]] = defaultdict(lambda: TopRows(_low_first, max_rows, without_record))
+        self.repeated = False
+        self.errors: dict[str, TopRows[Result]] = {}
+
+    def add(self, case: Result) -> None:
+        """Add a case over all its trials."""
+        score = case.score
+        self.repeated = self.repeated or case.trials[1] > 1
+        names = ["quarantined" if score.quarantined else score.verdict, *["stale"] * case.attempt.stale]
+        if score.verdict in {"error", "vacuous"}:
+            names.append("broken")
+            error = error_key(f"{score.kind or score.verdict} {score.message}", case.case.case_id, case.case.file)
+            # of so many different errors, the others are only counted in their table
+            if error in self.errors or len(self.errors) < self._max_rows:
+                self.errors.setdefault(error, TopRows(_low_first, _MAX_NAMED, without_record)).add(case)
+        for name in names:
+            self.tables[name].add(case)
+
+    def error_groups(self, max_groups: int) -> list[TopRows[Result]]:
+        """Return the errors of most cases, each with its first cases and their number."""
+        return sorted(self.errors.values(), key=lambda group: (-group.count, _low_first(group.first[0])))[:max_groups]
+
+    def first(self, name: str, max_rows: int) -> Sequence[Result]:
+        """Return the first rows of a table; none if the table is empty."""
+        return self.tables[name].first[:max_rows]
+
+    def count(self, name: str) -> int:
+        """Return how many rows a table has."""
+        return self.tables[name].count
+
+
+def without_record(case: Result) -> Result:
+    """Return a result without record and payload, which are most of its memory, and which no page of cases shows."""
+    if case.record is None and case.attempt.payload is None:
+        return case
+    return replace(case, record=None, attempt=replace(case.attempt, payload=None))
+
+
+def _low_first(case: Result) -> tuple[float, str, str]:
+    below = how_far_below(case.score) if case.score.verdict == "failed" else 0.0
+    return below, case.case.case_id, case.case.test_id
+
+
+def how_far_below(score: Score) -> float:
+    """Return how far a score is from its threshold, negative if it is below; what is missing counts as 0."""
+    return (score.score or 0.0) - (score.threshold or 0.0)
+
+
+def error_key(text: str, case_id: str, file: str) -> str:
+    """Return the text of an error without what names its case; it is the same for equal errors of several cases."""
+    places = ((file, ""), (f"/{case_id}.json", "/"), (f"::{case_id}", "::"), (f"-k {case_id}", "-k"))
+    for place, general in places:
+        text = text.replace(place, general) if place else text
+    return text
+
+
+def name_some(names: Sequence[str], count: int = 0, *, limit: int = _MAX_NAMED) -> str:
+    """Return the first names of a list in words, with how many more there are: of `count` in all, if more."""
+    shown, hidden = ", ".join(names[:limit]), max(count, len(names)) - limit
+    return f"{shown} and {hidden} more" if hidden > 0 else shown

@@ -6,23 +6,41 @@ import math
 from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
-from pytest_packbench.analysis.counting import ALL, dependence_note, groups_by
-from pytest_packbench.analysis.formatting import format_change, format_interval, format_with_bounds
-from pytest_packbench.analysis.intervals import exact_bound, wilson_interval
-from pytest_packbench.analysis.metrics import Bounds, ResultSums, arithmetic, line, measure
+from pytest_packbench.analysis.counting import (
+    ALL,
+    Bounds,
+    Fraction,
+    Numbers,
+    ResultSums,
+    arithmetic,
+    dependence_note,
+    groups_by,
+    line,
+    measure,
+)
+from pytest_packbench.analysis.statistics import (
+    exact_bound,
+    format_change,
+    format_interval,
+    format_with_bounds,
+    wilson_interval,
+)
 from pytest_packbench.model.errors import first_of, pluralize
-from pytest_packbench.model.gate import CHANGE_METRICS, GateResult
-from pytest_packbench.model.metric import COMPLETENESS, GENERAL_METRICS, MEAN_SCORE
-from pytest_packbench.model.score import TOLERANCE
+from pytest_packbench.model.result import TOLERANCE
+from pytest_packbench.model.suite import (
+    CHANGE_METRICS,
+    COMPLETENESS,
+    GENERAL_METRICS,
+    MEAN_SCORE,
+    Gate,
+    GateResult,
+    Metric,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
     from pytest_packbench.analysis.changes import BaselineOutcome, GroupChanges
-    from pytest_packbench.analysis.counting import Numbers
-    from pytest_packbench.analysis.metrics import Fraction
-    from pytest_packbench.model.gate import Gate
-    from pytest_packbench.model.metric import Metric
 
 
 _ABSENT = "not in this run"

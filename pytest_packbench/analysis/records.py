@@ -9,19 +9,18 @@ from collections import Counter, defaultdict
 from hashlib import blake2b
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
-from pytest_packbench.analysis.intervals import WILSON, wilson_interval
-from pytest_packbench.analysis.listing import TopRows
-from pytest_packbench.analysis.metrics import Bounds, Fraction, arithmetic, line
-from pytest_packbench.model.metric import AUTHORED
-from pytest_packbench.model.record import EVAL_DECISIONS, EVAL_SUITES
-from pytest_packbench.model.score import QUARANTINE
-from pytest_packbench.model.strict_json import U32_MAX, U64_MAX
+from pytest_packbench.analysis.counting import Bounds, Fraction, TopRows, arithmetic, line
+from pytest_packbench.analysis.statistics import WILSON, wilson_interval
+from pytest_packbench.files import U32_MAX, U64_MAX
+from pytest_packbench.model.record import EVAL_DECISIONS, EVAL_SUITES, EvalRecord
+from pytest_packbench.model.result import QUARANTINE
+from pytest_packbench.model.suite import AUTHORED
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-    from pytest_packbench.model.record import EvalRecord
-    from pytest_packbench.runs.lines import ErrorLine, SkippedLines
+    from pytest_packbench.model.errors import SkippedLines
+    from pytest_packbench.model.result import ErrorLine
 
 Document: TypeAlias = dict[str, Any]
 """A part of an overview as JSON, except for figures of packs, which are `Figure`."""

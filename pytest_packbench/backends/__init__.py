@@ -1,10 +1,14 @@
 """Backends answer model calls: built-in ones, a module each, and those of installed distributions.
 
-A backend's client is imported, and its key looked for, when the backend is opened.
+A backend's client is imported, and its key looked for, when the backend is opened. While a run has put the gateway's
+address in the place of a model's, the environment keeps what the user has set, also for processes that tests start.
 """
 
 from __future__ import annotations
 
+import json
+import os
+import re
 from dataclasses import dataclass
 from functools import cache
 from importlib import import_module
@@ -14,10 +18,11 @@ from typing import TYPE_CHECKING, Any, Protocol
 from pytest_packbench.model.run import RECORDED, STUB
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping, MutableMapping
 
     from pytest_packbench.model.redaction import Redactor
     from pytest_packbench.model.request import ModelAnswer, ModelRequest, Usage
+
 
 BUILTIN = {"anthropic": "Anthropic", "openai": "OpenAI", "ollama": "Ollama"}
 """Built-in backends: the name of a module of this package, and of its class."""
@@ -160,3 +165,52 @@ def _open_installed(entry: EntryPoint, options: BackendOptions) -> Backend:
 def _describe(error: BaseException) -> str:
     # a configuration error is one line
     return " ".join(f"{type(error).__name__}: {error}".split())
+
+
+VARIABLE = "PACKBENCH_GATEWAY_ORIGINALS"
+"""A JSON object: for each replaced variable the value in its place, and the original one, null where it was not set."""
+
+
+def original(name: str) -> str:
+    """Return a variable as the user has set it; empty where it is not set."""
+    return originals(os.environ).get(name, "")
+
+
+def originals(environment: Mapping[str, str]) -> dict[str, str]:
+    """Return the environment as the user has set it."""
+    before = dict(environment)
+    for name, (replacement, value) in _replaced(environment).items():
+        # the user's code may have set another value since
+        if before.get(name) == replacement:
+            del before[name]
+            if value is not None:
+                before[name] = value
+    before.pop(VARIABLE, None)
+    return before
+
+
+def full_address(value: str, provider: str) -> str:
+    """Return an address; Ollama's variable may be a host without a scheme, or the one that its server binds."""
+    # a key would go to another's over plain HTTP
+    if "://" not in value and provider == "ollama":
+        host, _, path = value.partition("/")
+        # as its own client completes it
+        port = "" if re.search(r":\d+$", host) else ":11434"
+        value = f"http://{'127.0.0.1' * host.startswith(':')}{host}{port}{'/' * bool(path)}{path}"
+    return re.sub(r"(://|@)0\.0\.0\.0(?=[:/]|$)", r"\g<1>127.0.0.1", value).rstrip("/")
+
+
+def replace_variables(environment: MutableMapping[str, str], values: Mapping[str, str]) -> None:
+    """Set variables, and keep their originals."""
+    before = originals(environment)
+    kept = {**_replaced(environment), **{name: (value, before.get(name)) for name, value in values.items()}}
+    environment.update(values)
+    environment[VARIABLE] = json.dumps(kept)
+
+
+def _replaced(environment: Mapping[str, str]) -> dict[str, tuple[str, str | None]]:
+    try:
+        stored = json.loads(environment.get(VARIABLE) or "{}")
+        return {name: (replacement, value) for name, (replacement, value) in stored.items()}
+    except (ValueError, AttributeError, TypeError):
+        return {}

@@ -5,14 +5,15 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
-from pytest_packbench.backends.answers import (
+from pytest_packbench.backends.client import (
+    ModelBackend,
+    Said,
     UnreadableResponse,
     arguments,
     as_object,
     is_whole_answer,
     member,
 )
-from pytest_packbench.backends.client import ModelBackend, Said
 from pytest_packbench.model.request import ModelRequest, ToolCall
 
 if TYPE_CHECKING:

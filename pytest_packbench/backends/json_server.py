@@ -8,12 +8,12 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
-from pytest_packbench.backends.answers import UnreadableResponse, parse_json_text
-from pytest_packbench.backends.client import HttpBackend
-from pytest_packbench.model.request import ModelAnswer, ModelRequest, Usage
+from pytest_packbench.backends.client import HttpBackend, UnreadableResponse, parse_json_text
+from pytest_packbench.model.request import ModelAnswer
 
 if TYPE_CHECKING:
     from pytest_packbench.backends import BackendOptions
+    from pytest_packbench.model.request import ModelRequest, Usage
 
 _MAX_BYTES = 2**20
 

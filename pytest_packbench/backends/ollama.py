@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from pytest_packbench.backends.answers import (
+from pytest_packbench.backends.client import (
+    ModelBackend,
+    Said,
     UnreadableResponse,
     is_whole_answer,
     member,
 )
-from pytest_packbench.backends.client import ModelBackend, Said
 
 if TYPE_CHECKING:
     from pytest_packbench.model.request import ModelRequest
@@ -43,12 +44,14 @@ class Ollama(ModelBackend):
         if not message:
             raise UnreadableResponse("expected an object with 'message'")
         content = member(message, "content", str)
+        is_cut = data.get("done_reason") == "length" and not is_whole_answer(content, request)
+        if is_cut or (request.output_schema is not None and not request.tools):
+            return Said(content, [], is_cut=is_cut)
         # Ollama's calls have no id: they are numbered through the conversation, so that each is unique
         before = sum(len(message.get("tool_calls", ())) for message in request.messages)
         numbered = enumerate(member(message, "tool_calls", list), before + 1)
         calls = [{**call, "id": f"call_{number}"} if isinstance(call, dict) else call for number, call in numbered]
-        is_cut = data.get("done_reason") == "length" and not is_whole_answer(content, request)
-        return Said(content, calls, is_cut=is_cut)
+        return Said(content, calls)
 
 
 def _messages(messages: tuple[dict[str, Any], ...]) -> list[dict[str, Any]]:

@@ -6,13 +6,14 @@ import json
 import os
 from typing import TYPE_CHECKING, Any
 
-from pytest_packbench.backends.answers import (
+from pytest_packbench.backends.client import (
+    ModelBackend,
+    Said,
     as_object,
     fits_strict,
     is_whole_answer,
     member,
 )
-from pytest_packbench.backends.client import ModelBackend, Said
 
 if TYPE_CHECKING:
     from pytest_packbench.backends import BackendOptions

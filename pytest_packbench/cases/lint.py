@@ -35,23 +35,21 @@ from pytest_packbench.model.authoring import FiledCase, Finding
 from pytest_packbench.model.errors import (
     InputError,
     Problem,
+    fold,
     format_value,
     pluralize,
     suggestion,
     unreadable,
 )
 from pytest_packbench.model.pack import Pack, names_checks
-from pytest_packbench.model.spelling import fold
-from pytest_packbench.model.suite import CONFIG_NAME, Suite
+from pytest_packbench.model.suite import CONFIG_NAME, Gate, Suite
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
     from collections.abc import Set as AbstractSet
 
     from pytest_packbench.model.case import LoadedCase
-    from pytest_packbench.model.cassette import Cassette
-    from pytest_packbench.model.control import Control
-    from pytest_packbench.model.gate import Gate
+    from pytest_packbench.model.recording import Cassette, Control
 
 
 NEAR = 0.9

@@ -18,8 +18,13 @@ from pytest_packbench.files import (
     RECORDING,
     InputLimitError,
     Limit,
+    NumberError,
+    RepeatedKeyError,
     check_link,
     format_size,
+    has_control_characters,
+    parse_strict,
+    position_of,
     read_regular,
 )
 from pytest_packbench.model.case import Case, LoadedCase, canonical_sha256
@@ -36,21 +41,13 @@ from pytest_packbench.model.errors import (
     unreadable,
     validation_problems,
 )
-from pytest_packbench.model.strict_json import (
-    NumberError,
-    RepeatedKeyError,
-    has_control_characters,
-    parse_strict,
-    position_of,
-)
 from pytest_packbench.model.suite import CONFIG_NAME, CONTROLS, FIXTURES, PENDING, Suite, SuiteConfig
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from pytest_packbench.model.cassette import Cassette
-    from pytest_packbench.model.control import Control
-    from pytest_packbench.model.policy import AllowedChanges
+    from pytest_packbench.model.recording import Cassette, Control
+    from pytest_packbench.model.report import AllowedChanges
 
 
 ModelT = TypeVar("ModelT", bound=BaseModel)
@@ -213,7 +210,7 @@ def parse_cassette(raw: bytes, *, source: str, is_line: bool = False) -> tuple[C
     Raises:
         CassetteError: the cassette is invalid; one line with file, JSON pointer, problem and what was expected.
     """
-    from pytest_packbench.model.cassette import Cassette  # many cases have none
+    from pytest_packbench.model.recording import Cassette  # many cases have none
 
     data = _parsed(raw, RECORDING, source, CassetteError, is_line=is_line)
     if isinstance(data, dict) and "conditions" not in data:
@@ -240,7 +237,7 @@ def parse_control(raw: bytes, *, source: str, name: str | None, names_checks: bo
     Raises:
         ControlError: it is invalid; one line with file, JSON pointer, problem and what was expected.
     """
-    from pytest_packbench.model.control import Control, control_problems  # most suites have none
+    from pytest_packbench.model.recording import Control, control_problems  # most suites have none
 
     control = parse_as(Control, raw, CONTROL, source, ControlError, is_line=name is None)
     problems = control_problems(control, control.id if name is None else name, names_checks=names_checks)
@@ -338,7 +335,7 @@ def read_changes(path: Path, *, source: str) -> AllowedChanges:
         SuiteError: the file is invalid.
         OSError: it can't be read.
     """
-    from pytest_packbench.model.policy import AllowedChanges
+    from pytest_packbench.model.report import AllowedChanges
 
     data = parse_yaml(read_regular(path, LIMITS[path.name]), source=source)
     return _validated({} if data is None else data, AllowedChanges, source, SuiteError)

@@ -34,8 +34,7 @@ from pytest_packbench.cases.files import (
     unprintable_name,
 )
 from pytest_packbench.cases.load import case_sha256, parse_cassette, parse_control, parse_json
-from pytest_packbench.cases.packed import RECORDINGS
-from pytest_packbench.files import CONTROL, RECORDING
+from pytest_packbench.files import CONTROL, RECORDING, RECORDINGS, escape_unprintable, has_control_characters
 from pytest_packbench.model.case import CASE_ID, canonical_sha256
 from pytest_packbench.model.errors import (
     CassetteError,
@@ -47,17 +46,14 @@ from pytest_packbench.model.errors import (
     unreadable,
 )
 from pytest_packbench.model.pack import Pack
-from pytest_packbench.model.run import RECORD_PROMPTS
-from pytest_packbench.model.strict_json import escape_unprintable, has_control_characters
+from pytest_packbench.model.run import RECORD_PROMPTS, Run
 from pytest_packbench.model.suite import CONTROLS, FIXTURES, PENDING, Suite
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from pytest_packbench.model.cassette import Cassette
-    from pytest_packbench.model.control import Control
+    from pytest_packbench.model.recording import Cassette, Control
     from pytest_packbench.model.result import Result
-    from pytest_packbench.model.run import Run
 
 
 _ID = re.compile(CASE_ID)

@@ -16,29 +16,22 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from pytest_packbench.cli import FAILED, FINE, UsageError
-from pytest_packbench.commands.paths import (
-    add_run_options,
-    add_shared,
-    suite_and_pack,
-    write_file,
-)
-from pytest_packbench.model.control import ControlExpected, compare
+from pytest_packbench.commands import FAILED, FINE, UsageError, add_run_options, add_shared, suite_and_pack, write_file
 from pytest_packbench.model.errors import json_pointer, pluralize
+from pytest_packbench.model.recording import ControlExpected, compare
+from pytest_packbench.model.result import Term, describe_score
 from pytest_packbench.model.run import BUNDLED
-from pytest_packbench.model.score import describe_score
-from pytest_packbench.reports.blocks import Points, Section, Table, Text, text
+from pytest_packbench.reports.blocks import Block, Points, Section, Table, Text, text
 
 if TYPE_CHECKING:
     import argparse
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
-    from pytest_packbench.cases.suites import SuiteCase
+    from pytest_packbench.cases.files import SuiteCase
     from pytest_packbench.engine.attempt import AttemptState
     from pytest_packbench.engine.contexts import SuiteContext
     from pytest_packbench.model.case import LoadedCase
-    from pytest_packbench.model.score import Term
-    from pytest_packbench.reports.blocks import Block
+
 
 Location = tuple[str | int, ...]
 AUDIT_VERSION = 3
@@ -138,7 +131,7 @@ class AuditedCase:
             criteria: the location of what each criterion of the suite reads.
         """
         from pytest_packbench.engine.attempt import score_payload
-        from pytest_packbench.engine.result_builder import end_of
+        from pytest_packbench.engine.results import end_of
 
         right = json.dumps(self.result)
         for way in ways:
@@ -203,7 +196,7 @@ class Finding(NamedTuple):
     file: str = ""
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
+def add_audit_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments."""
     parser.add_argument("suite", help="the name of the suite")
     parser.add_argument(
@@ -241,7 +234,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_shared(parser, "--root", "--pack")
 
 
-def run(arguments: argparse.Namespace) -> int:
+def run_audit(arguments: argparse.Namespace) -> int:
     """Break the results of a suite, and write which rules noticed it."""
     if min(arguments.count, arguments.cases) < 1 or not 0 <= arguments.fail_under <= 1:
         raise UsageError("audit: expected --count and --cases of 1 or more, and --fail-under from 0 to 1")
@@ -309,7 +302,7 @@ def _audit(
         source: where the right results come from, in a few words.
         run: returns the attempt of a case; None where there is none.
     """
-    from pytest_packbench.cases.suites import suite_cases
+    from pytest_packbench.cases.files import suite_cases
     from pytest_packbench.engine.contexts import shown_path
 
     chooser = random.Random(arguments.seed)  # noqa: S311 - chooses what to try, and keeps no secret

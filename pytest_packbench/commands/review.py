@@ -1,6 +1,7 @@
-"""What a person decides, shown before it is written: `review` writes marks into cases, `accept` takes over recordings.
+"""What a person decided: `packbench review` and `packbench accept`.
 
-Reviewers mark cases on the page of a run; recordings that change older ones wait for approval.
+`review` writes what reviewers marked on the page of a run into the cases, after showing it as a patch; `accept` takes
+over recordings that change older ones, after showing what changes.
 """
 
 from __future__ import annotations
@@ -16,11 +17,20 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pytest_packbench.cases.files import LINES_SUFFIX, CaseIndex, CaseLocation, format_location, iter_cases, load_case
 from pytest_packbench.cases.load import UNSTATED_ADVICE, check_case, parse_as, parse_case, parse_json
-from pytest_packbench.cli import FAILED, FINE, UsageError, warn
-from pytest_packbench.commands.paths import add_run_options, add_shared, say, suite_and_pack, write_file
+from pytest_packbench.commands import (
+    FAILED,
+    FINE,
+    UsageError,
+    add_run_options,
+    add_shared,
+    say,
+    suite_and_pack,
+    warn,
+    write_file,
+)
 from pytest_packbench.files import LIMITS, read_regular
 from pytest_packbench.model.errors import CaseError, format_value, pluralize
-from pytest_packbench.model.policy import ReviewMark
+from pytest_packbench.model.report import ReviewMark
 
 if TYPE_CHECKING:
     import argparse
@@ -30,8 +40,9 @@ if TYPE_CHECKING:
     from pytest_packbench.engine.contexts import SuiteContext
     from pytest_packbench.model.case import Case
     from pytest_packbench.model.pack import Pack
-    from pytest_packbench.model.score import Outcome, Score
+    from pytest_packbench.model.result import Outcome, Score
     from pytest_packbench.model.suite import Suite
+
 
 _TITLES = {"gold_is_wrong": "gold is wrong", "also_acceptable": "also acceptable", "quarantine": "quarantine"}
 _MAX_LINES = 60
@@ -56,7 +67,7 @@ class NotAppliedError(ValueError):
     """A mark can't be written into its case; in one line why, and what to do."""
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
+def add_review_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments."""
     parser.add_argument("file", type=Path, metavar="FILE", help="the review.jsonl that the page of a run made")
     parser.add_argument(
@@ -67,7 +78,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--output", help=SUPPRESS)
 
 
-def run(arguments: argparse.Namespace) -> int:
+def run_review(arguments: argparse.Namespace) -> int:
     """Print the patch of the case files, and write it if requested; return 1 if a mark can't be applied."""
     if arguments.output is not None:
         raise UsageError("--output was removed: the marked answer is taken from the mark")

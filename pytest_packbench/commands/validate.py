@@ -1,4 +1,8 @@
-"""The commands about files: `validate` tells their kind, `lint` finds mistakes in a suite, `schema` prints formats."""
+"""Checking files: `packbench validate`, `packbench lint` and `packbench schema`.
+
+`validate` checks any file of a suite or a run, and prints its kind and version; `lint` checks a suite's rules, cases
+and recordings for mistakes; `schema` prints the JSON Schema of a format, generated from the model that reads it.
+"""
 
 from __future__ import annotations
 
@@ -16,8 +20,11 @@ from pytest_packbench.cases.files import CaseIndex, case_lines, format_location,
 from pytest_packbench.cases.lint import PROFILES, lint
 from pytest_packbench.cases.load import parse_case, parse_cassette, parse_control, read_changes
 from pytest_packbench.cases.recordings import case_of_control, check_target, control_file_problem, escaped_name
-from pytest_packbench.cli import FAILED, FINE, UNUSABLE, UsageError, warn
-from pytest_packbench.commands.paths import (
+from pytest_packbench.commands import (
+    FAILED,
+    FINE,
+    UNUSABLE,
+    UsageError,
     add_shared,
     bundled_folder,
     chosen_pack,
@@ -26,16 +33,15 @@ from pytest_packbench.commands.paths import (
     packs_of,
     say,
     suite_and_pack,
+    warn,
 )
 from pytest_packbench.files import OpenFile, check_link, open_regular
-from pytest_packbench.model.baseline import CommittedBaseline
 from pytest_packbench.model.case import Case
-from pytest_packbench.model.cassette import Cassette
-from pytest_packbench.model.control import Control
 from pytest_packbench.model.errors import (
     CaseError,
     ControlError,
     InputError,
+    NoReportError,
     Problem,
     SuiteError,
     duplicate_id,
@@ -43,19 +49,17 @@ from pytest_packbench.model.errors import (
     single_spaced,
     suggestion,
 )
-from pytest_packbench.model.header import Header
-from pytest_packbench.model.metric import Interval
 from pytest_packbench.model.pack import Pack, names_checks
-from pytest_packbench.model.policy import CHANGES_NAME, AllowedChanges, ReviewMark
 from pytest_packbench.model.record import EVAL_SCHEMA_VERSION, EvalRecord
-from pytest_packbench.model.result import Result, adapter, extension_model, model_of, row_model
+from pytest_packbench.model.recording import Cassette, Control
+from pytest_packbench.model.report import CHANGES_NAME, AllowedChanges, ReviewMark
+from pytest_packbench.model.result import Result, Share, adapter, extension_model, model_of, row_model
 from pytest_packbench.model.run import RUN_DOCUMENT_VERSION
-from pytest_packbench.model.score import Share
-from pytest_packbench.model.suite import BASELINE_NAME, CONFIG_NAME, CONTROLS, FIXTURES, Suite
+from pytest_packbench.model.stored import CommittedBaseline, Header
+from pytest_packbench.model.suite import BASELINE_NAME, CONFIG_NAME, CONTROLS, FIXTURES, Interval, Suite
 from pytest_packbench.packs.registry import Packs, builtin
-from pytest_packbench.runs.folder import NoReportError
+from pytest_packbench.runs.folder import error_lines, payload_lines, read_controls, read_records, record_lines
 from pytest_packbench.runs.journal import ENDED_KEY, HEADER_KEY, JOURNAL_VERSION, Entry, read_journal
-from pytest_packbench.runs.lines import error_lines, payload_lines, read_controls, read_records, record_lines
 from pytest_packbench.runs.reading import open_run, read_baseline
 
 if TYPE_CHECKING:
@@ -64,8 +68,6 @@ if TYPE_CHECKING:
     from collections.abc import Set as AbstractSet
 
     from pydantic import BaseModel
-
-    Reader = Callable[["Piece"], "Found"]
 
 
 class Piece(NamedTuple):
@@ -107,7 +109,7 @@ class Found(NamedTuple):
     key: str = "id"
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
+def add_validate_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments."""
     parser.add_argument(
         "paths",
@@ -123,7 +125,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_shared(parser, "--pack", "--trust")
 
 
-def run(arguments: argparse.Namespace) -> int:
+def run_validate(arguments: argparse.Namespace) -> int:
     """Print one line per file: its kind, or what is wrong with it and where."""
     packs, is_fine = packs_of(arguments), True
     for path in arguments.paths:
@@ -507,3 +509,7 @@ def _report_schema() -> dict[str, Any]:
         "required": ["packbench"],
         "properties": {"packbench": document},
     }
+
+
+if TYPE_CHECKING:
+    Reader = Callable[["Piece"], "Found"]

@@ -7,20 +7,18 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from pytest_packbench.model.pack import RoleModel
-from pytest_packbench.model.run import RECORDED, STUB, SetupError
+from pytest_packbench.model.pack import Pack, RoleModel
+from pytest_packbench.model.run import RECORDED, STUB, RunOptions, SetupError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from pytest_packbench.backends import Backend
+    from pytest_packbench.engine.gateway import Serving
     from pytest_packbench.engine.metering import AnswerCache, Ledger, LiveModels, PricedBackend
-    from pytest_packbench.engine.runner import Throttle
-    from pytest_packbench.engine.serving import Serving
+    from pytest_packbench.engine.scheduler import Throttle
     from pytest_packbench.engine.targets import TargetCaller
-    from pytest_packbench.model.pack import Pack
     from pytest_packbench.model.redaction import Redactor
-    from pytest_packbench.model.run import RunOptions
     from pytest_packbench.model.suite import Prices, Suite
 
 _OWN_CLIENT = "; one with a model client of its own needs no backend if its context has a default"
@@ -61,7 +59,7 @@ class Clients:
     @cached_property
     def throttle(self) -> Throttle:
         """Limits the attempts in flight."""
-        from pytest_packbench.engine.runner import Throttle
+        from pytest_packbench.engine.scheduler import Throttle
 
         return Throttle(self.options.window)
 

@@ -14,24 +14,23 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any, cast
 
 from pytest_packbench.cases.load import parse_json
-from pytest_packbench.engine.external_io import (
-    MAX_RESULT_BYTES,
-    ROUTE,
-    TargetError,
-    TargetFailure,
-    request_json,
-)
 from pytest_packbench.files import LIMITS
 from pytest_packbench.model.errors import format_value
 from pytest_packbench.model.redaction import Redactor, redact_options
-from pytest_packbench.model.request import AnswerError
+from pytest_packbench.model.request import (
+    MAX_RESULT_BYTES,
+    ROUTE,
+    AnswerError,
+    GatewayRoute,
+    TargetError,
+    TargetFailure,
+    VerifyRequest,
+    request_json,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from pathlib import Path
-
-    from pytest_packbench.engine.external_io import GatewayRoute
-    from pytest_packbench.model.request import VerifyRequest
 
 
 _STDERR_EXCERPT = 200

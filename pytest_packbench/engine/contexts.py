@@ -7,24 +7,22 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from pytest_packbench.engine.clients import Clients
-from pytest_packbench.engine.external_io import TargetError
 from pytest_packbench.engine.recordings import REFERENCE, Part, guard_name, judges_of, parts_of
 from pytest_packbench.engine.targets import TargetCaller, as_target, find_target, import_object
 from pytest_packbench.model.errors import describe_error
 from pytest_packbench.model.redaction import Redactor, secrets_of_target, secrets_of_url
+from pytest_packbench.model.request import Target, TargetError
 from pytest_packbench.model.run import STUB, ExpectedCalls, RunOptions, SetupError
-from pytest_packbench.model.suite import CONFIG_NAME, AtLeast
+from pytest_packbench.model.suite import CONFIG_NAME, AtLeast, Prices, Suite
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Iterable, Mapping
     from pathlib import Path
 
+    from pytest_packbench.engine.gateway import Serving
     from pytest_packbench.engine.metering import LiveModels
-    from pytest_packbench.engine.result_builder import CaseRef
-    from pytest_packbench.engine.serving import Serving
+    from pytest_packbench.engine.results import CaseRef
     from pytest_packbench.model.pack import Pack
-    from pytest_packbench.model.request import Target
-    from pytest_packbench.model.suite import Prices, Suite
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

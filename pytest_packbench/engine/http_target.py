@@ -15,23 +15,22 @@ from pytest_packbench import __version__
 from pytest_packbench.backends import BackendUnusable
 from pytest_packbench.backends.client import headers_of
 from pytest_packbench.cases.load import parse_json
-from pytest_packbench.engine.external_io import (
+from pytest_packbench.files import LIMITS
+from pytest_packbench.model.redaction import Redactor, redact_log_record, secrets_of_url
+from pytest_packbench.model.request import (
     MAX_RESULT_BYTES,
     ROUTE,
+    AnswerError,
     TargetError,
     TargetFailure,
+    VerifyRequest,
     causes_of,
     request_json,
 )
-from pytest_packbench.engine.output import redact_log_record
-from pytest_packbench.files import LIMITS
-from pytest_packbench.model.redaction import Redactor, secrets_of_url
-from pytest_packbench.model.request import AnswerError
 
 if TYPE_CHECKING:
     import httpx2
 
-    from pytest_packbench.model.request import VerifyRequest
 
 HEADERS_VARIABLE = "PACKBENCH_HTTP_HEADERS"
 """Environment variable with request headers, `Name: value`, one per line."""

@@ -12,25 +12,21 @@ from tempfile import TemporaryFile
 from typing import TYPE_CHECKING, Any
 from weakref import WeakValueDictionary
 
-from pytest_packbench.backends import BackendError
-from pytest_packbench.files import LIMITS, read_regular, write_atomic
+from pytest_packbench.backends import Backend, BackendError
+from pytest_packbench.files import LIMITS, NUMBERS, read_regular, write_atomic
 from pytest_packbench.model.case import canonical_sha256
 from pytest_packbench.model.errors import describe_error
-from pytest_packbench.model.request import ModelAnswer
+from pytest_packbench.model.request import ModelAnswer, ModelRequest, Usage
 from pytest_packbench.model.result import adapter
-from pytest_packbench.model.strict_json import NUMBERS
-from pytest_packbench.model.suite import Prices
+from pytest_packbench.model.suite import Prices, SuiteConfig
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from concurrent.futures import Future
     from pathlib import Path
 
-    from pytest_packbench.backends import Backend
     from pytest_packbench.model.redaction import Redactor
-    from pytest_packbench.model.request import ModelRequest, Usage
     from pytest_packbench.model.run import Caps
-    from pytest_packbench.model.suite import SuiteConfig
 
 _MILLION = 1_000_000
 CACHE_VERSION = 1

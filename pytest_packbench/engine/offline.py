@@ -39,6 +39,8 @@ if TYPE_CHECKING:
     import asyncio
     from collections.abc import Callable, Iterator
 
+    from pytest_packbench.engine.scheduler import CapturedOutput
+
     Carrier = Callable[[Callable[..., Any]], Callable[..., Any]]
     """Returns a function that runs the given one on behalf of the thread that calls the carrier."""
 
@@ -105,6 +107,8 @@ class _Claim(NamedTuple):
 
 _STARTED_BY = "_packbench_started_by"
 _CURRENT: ContextVar[_GuardedCase | None] = ContextVar("packbench_offline_case", default=None)
+CURRENT_OUTPUT: ContextVar[CapturedOutput | None] = ContextVar("packbench_output", default=None)
+"""The output of the case for which the caller works, where cases run concurrently."""
 _ACTIVE: list[_GuardedCase] = []
 _CLAIMS: dict[int, _Claim] = {}
 _TASKS: WeakKeyDictionary[asyncio.Task[Any], _GuardedCase] = WeakKeyDictionary()
@@ -341,9 +345,7 @@ def keep_process(tell: Callable[[str], object]) -> Callable[[], None]:
 
 
 def _works_for_case() -> bool:
-    from pytest_packbench.engine.output import is_in_case  # hardly ever needed
-
-    return _CURRENT.get() is not None or is_in_case()
+    return _CURRENT.get() is not None or CURRENT_OUTPUT.get() is not None
 
 
 # by the identity of the suite and the id of the case: the suite, and what the case's work tried after its end

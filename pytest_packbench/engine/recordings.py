@@ -1,6 +1,7 @@
-"""Recordings: replay model calls from a cassette, and write the cassette of an attempt.
+"""Recordings: replay model calls from a cassette, and write the cassette of an attempt, with its conditions.
 
-A recording states its conditions: the target, the guards, the judges and the pack, which may be no longer today's.
+The conditions are the target, the guards, the judges and the pack; a recording is replayed under those of its time
+only.
 """
 
 from __future__ import annotations
@@ -16,26 +17,22 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pytest_packbench.cases.load import parse_cassette
-from pytest_packbench.cases.recordings import find_recording
+from pytest_packbench.cases.recordings import Recording, find_recording
 from pytest_packbench.files import RECORDING, read_regular, write_atomic
-from pytest_packbench.model.case import canonical_sha256
+from pytest_packbench.model.case import LoadedCase, canonical_sha256
 from pytest_packbench.model.errors import CassetteError, Problem, format_value
-from pytest_packbench.model.request import AnswerError, AnswerProblem, ModelAnswer, ToolCall, Usage
+from pytest_packbench.model.request import AnswerError, AnswerProblem, ModelAnswer, ModelRequest, Tool, ToolCall, Usage
 from pytest_packbench.model.run import STUB
-from pytest_packbench.model.suite import PENDING
+from pytest_packbench.model.suite import PENDING, Suite
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-    from pytest_packbench.cases.recordings import Recording
     from pytest_packbench.engine.attempt import AttemptState
     from pytest_packbench.engine.contexts import SuiteContext
     from pytest_packbench.engine.metering import ModelCall
-    from pytest_packbench.model.case import LoadedCase
-    from pytest_packbench.model.cassette import Cassette, Exchange, RecordedPart, RecordedTool
     from pytest_packbench.model.pack import Pack
-    from pytest_packbench.model.request import ModelRequest, Tool
-    from pytest_packbench.model.suite import Suite
+    from pytest_packbench.model.recording import Cassette, Exchange, RecordedPart, RecordedTool
 
 
 # the keys of exchanges that a model, its provider, or a target outside this process wrote
@@ -178,7 +175,7 @@ class Replay:
             ReplayError: there is no such recording.
             AnswerError: the result could not be read when it was recorded.
         """
-        from pytest_packbench.model.cassette import VERIFY_ROLE
+        from pytest_packbench.model.recording import VERIFY_ROLE
 
         if self.cassette is None:
             raise self._mismatch(
@@ -234,7 +231,7 @@ def recording_of(context: SuiteContext, loaded: LoadedCase, state: AttemptState)
     Raises:
         UnrecordableError: a model call was never answered.
     """
-    from pytest_packbench.model.cassette import CASSETTE_VERSION, VERIFY_ROLE
+    from pytest_packbench.model.recording import CASSETTE_VERSION, VERIFY_ROLE
 
     tools: list[Tool] | None = None
     exchanges: list[dict[str, Any]] = []
@@ -302,7 +299,7 @@ def store_recording(suite: Suite, case_id: str, data: dict[str, Any]) -> tuple[C
     Raises:
         OSError: it can't be written; an older recording stays as it was.
     """
-    from pytest_packbench.model.cassette import Cassette
+    from pytest_packbench.model.recording import Cassette
 
     older = find_recording(suite, case_id)
     cassette = Cassette.model_validate(data)

@@ -19,11 +19,16 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
     from pathlib import Path
 
-    from pytest_packbench.model.cassette import Cassette
+    from pytest_packbench.model.recording import Cassette
+
 
 Severity = Literal["error", "warning"]
+
+
 SUITE_NAME = "SUITE_NAME"
 """Placeholder in the files of a `Starter` for the name of the suite."""
+
+
 TARGET_MODULE = "TARGET_MODULE"
 """Placeholder in the files of a `Starter` for the module of the target."""
 
@@ -104,7 +109,7 @@ class SourceRemark:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SourceFlaw(SourceRemark):
-    """A part of the source that cannot be converted to a case; the message says what is wrong and was expected."""
+    """A part of the source that cannot be converted to a case; the message states what is wrong and was expected."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -211,6 +216,8 @@ class Starter:
 
 MAX_ID = 120
 """The most characters of a converted id."""
+
+
 _HASH = 8
 
 

@@ -1,4 +1,4 @@
-"""The base class of packs, and what a pack returns in a run: record facts, comparisons.
+"""The base class of packs, and what a pack returns: record facts, comparisons, findings, drafts, starters.
 
 A pack adds one domain to pytest-packbench. Subclass `Pack` and return an instance from the hook
 `pytest_packbench_packs`, or name the class as an entry point in the group `pytest_packbench.packs`.
@@ -12,23 +12,18 @@ from collections import Counter
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, TypeVar
 
+from pytest_packbench.files import walk
 from pytest_packbench.model.case import Case
-from pytest_packbench.model.metric import Figure, Panel
 from pytest_packbench.model.record import EvalDecision
-from pytest_packbench.model.request import VerifyRequest
-from pytest_packbench.model.score import unread_score
-from pytest_packbench.model.strict_json import walk
-from pytest_packbench.model.suite import SuiteConfig
+from pytest_packbench.model.request import Target, VerifyRequest, Worlds
+from pytest_packbench.model.result import Outcome, Result, Score, unread_score
+from pytest_packbench.model.suite import Figure, Panel, SuiteConfig, Thresholds
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
     from pathlib import Path
 
     from pytest_packbench.model.authoring import FiledCase, Finding, Importer, Starter
-    from pytest_packbench.model.request import Target, Worlds
-    from pytest_packbench.model.result import Result
-    from pytest_packbench.model.score import Outcome, Score
-    from pytest_packbench.model.suite import Thresholds
 
 
 _Returned = TypeVar("_Returned", Figure, Panel)

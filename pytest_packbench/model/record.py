@@ -18,9 +18,7 @@ from pydantic import ConfigDict, Field, TypeAdapter, ValidationError
 from pydantic_core import from_json
 from typing_extensions import TypedDict
 
-from pytest_packbench.model.case import NAME, CurrentVersion
-from pytest_packbench.model.errors import first_problem, format_value, json_pointer, suggestion
-from pytest_packbench.model.strict_json import (
+from pytest_packbench.files import (
     MAX_BITS,
     MAX_DEPTH,
     NUMBERS,
@@ -33,6 +31,8 @@ from pytest_packbench.model.strict_json import (
     printable,
     printable_repr,
 )
+from pytest_packbench.model.case import NAME, CurrentVersion
+from pytest_packbench.model.errors import first_problem, format_value, json_pointer, suggestion
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -230,7 +230,7 @@ def _check(kind: type, values: Mapping[str, Any]) -> None:
 
 def _check_extension(extension: object) -> None:
     if type(extension) is not dict:
-        raise RecordError(f"packbench: expected an object, got {printable_repr(extension)}")
+        raise RecordError(f"packbench: expected an object, got {format_value(extension)}")
     if not is_plain(extension):
         path, wrong = _first_wrong(extension)
         form = f"finite numbers, integers of at most {MAX_BITS:,} bits, whole characters, at most {MAX_DEPTH} levels"

@@ -1,21 +1,436 @@
-"""The suite: a folder with a `suite.yaml`, its cases and its cassettes."""
+"""The suite: a folder with a `suite.yaml`, its cases and its cassettes; and the metrics and gates of a whole run."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
+from dataclasses import dataclass, replace
+from math import isfinite
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, NamedTuple, Self
 
-from pydantic import Field, ValidationError, ValidationInfo, field_validator
+from pydantic import Field, Strict, ValidationError, ValidationInfo, field_validator, model_validator
 from pydantic_core import InitErrorDetails, PydanticCustomError
 
-from pytest_packbench.model.case import TARGET, Expected, ListOf, Name, StrictModel, Text, Threshold
-from pytest_packbench.model.gate import Gate
-from pytest_packbench.model.metric import GENERAL_METRICS, Metric
+from pytest_packbench.model.case import (
+    TARGET,
+    CaseId,
+    Expected,
+    Fraction,
+    ListOf,
+    Name,
+    StrictModel,
+    Text,
+    Threshold,
+    misfit,
+)
+from pytest_packbench.model.errors import first_problem
+from pytest_packbench.model.result import (
+    COUNTED,
+    FIXTURE,
+    UNREADABLE_GROUP,
+    Count,
+    Flag,
+    Number,
+    Verdict,
+    adapter,
+    is_due,
+)
 from pytest_packbench.model.run import BUNDLED
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Iterator, Mapping, Sequence
     from pathlib import Path
+
+
+AUTHORED = "stub"
+"""The backend whose answers were written by a person or a script."""
+COMPLETENESS = "completeness"
+MEAN_SCORE = "mean_score"
+EXPOSURE = "exposure_rate"
+# a number that is read back stays what it was
+_Number = Annotated[Annotated[int, Strict()] | Number, Expected("a number")]
+_FIGURE_TEXTS = ("name", "definition", "group", "unit", "note")
+_FIGURE_KEYS = (
+    *("group", "name", "headline", "count", "total", "share", "number", "unit", "interval", "note", "definition"),
+)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Profile:
+    """Everything about one result that a metric can use, except its score.
+
+    The fields are those of `Result`, except for five: `quarantine` is `skip` or `xfail` where the notes of the case
+    quarantine it, else empty; `scored` is whether there is a score; `depth` and `level` are its `match_depth` and
+    `match_level`; `cached` is whether a cached answer was used. `mode` is that of the run, and `facets` has those that
+    a metric excludes or counts apart (`Metric.excluded`, `Metric.apart`).
+    """
+
+    verdict: Verdict
+    quarantine: str = ""
+    scored: bool = False
+    decision: str | None = None
+    utility: bool | None = None
+    valid: bool | None = None
+    expects_refusal: bool | None = None
+    refused: bool | None = None
+    depth: int | None = None
+    level: str | None = None
+    backend: str | None = None
+    model: str | None = None
+    judge: str | None = None
+    stale: bool = False
+    remark: str = ""
+    cached: bool = False
+    facets: tuple[tuple[str, str], ...] = ()
+    mode: str = FIXTURE
+
+    @property
+    def counted(self) -> bool:
+        """Whether the result counts in rates: it was scored and passed or failed."""
+        return self.verdict in COUNTED and not self.quarantine
+
+    @property
+    def due(self) -> bool:
+        """Whether the case has to end as passed or failed."""
+        return not self.quarantine and is_due(self.verdict, self.mode)
+
+    @property
+    def vacuous(self) -> bool:
+        """Whether the case ran and could not have failed."""
+        return self.verdict == "vacuous" and not self.quarantine
+
+    @property
+    def authored(self) -> bool:
+        """Whether it is a counted answer written by a person or a script: not a sample of a model's answers."""
+        return self.counted and self.backend == AUTHORED
+
+    @property
+    def answer_due(self) -> bool:
+        """Whether the result counts in rates and its case expects an answer, not a refusal."""
+        return self.counted and self.expects_refusal is False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Metric:
+    """A share of the results of a run: those that `counts` among those that `among` accepts.
+
+    Attributes:
+        among: whether a result belongs to the denominator.
+        counts: whether a result of the denominator belongs to the numerator; the second argument is the `depth` of the
+            gate, 1 where it has none.
+        skips_refusals: whether a group in which every case expects a refusal is left out.
+        excluded: a facet and its value; None for none. Cases with it are not what the metric is about: they do not
+            count, and its gates pass in a run that has no others.
+        apart: a facet and its value; None for none. Cases with it count only in a group without others that count.
+    """
+
+    among: Callable[[Profile], object]
+    counts: Callable[[Profile, int], object]
+    skips_refusals: bool = False
+    excluded: tuple[str, str] | None = None
+    apart: tuple[str, str] | None = None
+
+    def is_about(self, result: Profile) -> bool:
+        """Whether the metric is about a result at all, judged or not."""
+        return self.excluded is None or self.excluded not in result.facets
+
+
+GENERAL_METRICS: Mapping[str, Metric] = {
+    COMPLETENESS: Metric(among=lambda result: result.due, counts=lambda result, _: result.counted),
+    # cases that could have failed, among those that ran
+    EXPOSURE: Metric(among=lambda result: result.counted or result.vacuous, counts=lambda result, _: result.counted),
+    "pass_rate": Metric(among=lambda result: result.counted, counts=lambda result, _: result.verdict == "passed"),
+    # the numerator is the sum of the scores (`analysis.counting.measure`)
+    MEAN_SCORE: Metric(among=lambda result: result.counted and result.scored, counts=lambda *_: True),
+    "over_refusal_rate": Metric(
+        among=lambda result: result.answer_due, counts=lambda result, _: result.refused, skips_refusals=True
+    ),
+    # a refusal where an answer is due agrees to no depth
+    "accuracy": Metric(
+        among=lambda result: result.answer_due,
+        counts=lambda result, depth: (result.depth or 0) >= depth,
+        skips_refusals=True,
+    ),
+}
+"""The metrics of every suite, by the name that a gate uses."""
+
+
+class Interval(NamedTuple):
+    """A confidence interval.
+
+    Attributes:
+        low: the lower end; for a share 0 to 1, otherwise in the unit of the figure.
+        high: the upper end.
+        method: the confidence and the method in a few words, such as `95 % Wilson`.
+    """
+
+    low: _Number
+    high: _Number
+    method: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Figure:
+    """A named figure of a run: a count among a total, or a number with its unit.
+
+    Without a count and a number, or with a total of 0, the figure is not measured, which is not the same as 0.
+
+    Attributes:
+        name: its name in the words of the field, unique in its group: `benign utility`.
+        definition: what it is, in one sentence that a reader of the report understands.
+        count: how many, 0 to `total`; None for a number, and if it is not measured.
+        total: among how many; None with a number.
+        number: the value if it is not a share; None if it is not measured.
+        unit: of the number: `percentage points`, `USD`; empty if it has none.
+        interval: its confidence interval; None without one, as for answers that were authored.
+        group: what the figure is about, where a run has several of a name: `AgentDojo, gpt-4o behind redact`.
+        headline: whether a terminal shows it; reports show all figures.
+        note: what else a reader has to know about this value, such as how many cases it lacks; empty for nothing.
+    """
+
+    name: str
+    definition: str
+    count: Count | None = None
+    total: Count | None = None
+    number: _Number | None = None
+    unit: str = ""
+    interval: Interval | None = None
+    group: str = ""
+    headline: Flag = False
+    note: str = ""
+
+    def __post_init__(self) -> None:
+        """Check the values.
+
+        Raises:
+            ValueError: a text is missing or has several lines, or the numbers contradict each other.
+        """
+        problem = next(self._problems(), "")
+        if problem:
+            raise ValueError(f"figure {self.name!r}: {problem}")
+
+    @property
+    def share(self) -> float | None:
+        """The share that the count is of the total, 0 to 1; None for a number, and if it is not measured."""
+        return self.count / self.total if self.count is not None and self.total else None
+
+    @property
+    def measured(self) -> bool:
+        """Whether there is a value."""
+        return self.share is not None or self.number is not None
+
+    @classmethod
+    def from_json(cls, stored: Any) -> Figure:
+        """Return a figure from what `as_json` returned; keys of later versions are ignored.
+
+        Raises:
+            ValueError: it is not a figure.
+        """
+        try:
+            figure: Figure = adapter(Figure).validate_python(stored)
+        except ValidationError as error:
+            raise ValueError(str(first_problem(error, stored))) from None
+        return figure
+
+    def with_texts(self, change: Callable[[str], str]) -> Figure:
+        """Return the figure with each of its texts changed, such as by a redactor."""
+        changed: dict[str, Any] = {name: change(getattr(self, name)) for name in _FIGURE_TEXTS}
+        return replace(self, **changed)
+
+    def as_json(self) -> dict[str, Any]:
+        """Return the figure as plain JSON, with its share; the interval is an object or null."""
+        plain = {name: getattr(self, name) for name in _FIGURE_KEYS}
+        return plain | {"interval": None if self.interval is None else self.interval._asdict()}
+
+    def _problems(self) -> Iterator[str]:
+        if not self.name or not self.definition:
+            yield "got no name or no definition; expected both"
+        if any("\n" in getattr(self, name) for name in _FIGURE_TEXTS):
+            yield "got several lines; expected one"
+        if self.number is not None and (self.count is not None or self.total is not None):
+            yield "got a number and a count; expected one of them"
+        if self.count is not None and (self.total is None or not 0 <= self.count <= self.total):
+            yield f"got a count of {self.count} among {self.total}; expected 0 to the total"
+        if self.number is not None and not isfinite(self.number):
+            yield f"got {self.number}; expected a finite number"
+        if self.interval is not None and not self.measured:
+            yield "got an interval without a value"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Panel:
+    """What a pack adds to the page of a run: a table, a matrix of counts, or some of the run's figures.
+
+    Attributes:
+        title: what it shows, in a few words.
+        intro: one or more sentences for readers who do not know the field; empty for none.
+        head: the names of the columns; the first column names the rows.
+        rows: the cells of each row, as many as `head`: a text, a number, or None where it is not known.
+        matrix: whether the cells are counts, and right where row and column have the same name.
+        figures: figures of the run, shown as a table with their intervals.
+    """
+
+    title: str
+    intro: str = ""
+    head: tuple[str, ...] = ()
+    rows: tuple[tuple[str | float | None, ...], ...] = ()
+    matrix: bool = False
+    figures: tuple[Figure, ...] = ()
+
+    def __post_init__(self) -> None:
+        """Check the form.
+
+        Raises:
+            ValueError: the title is missing, there is nothing to show, or a row has another length than the head.
+        """
+        if not self.title or "\n" in self.title:
+            raise ValueError(f"panel {self.title!r}: got no title in one line; expected one")
+        if not (self.intro or self.rows or self.figures):
+            raise ValueError(f"panel {self.title!r}: got nothing to show; expected intro, rows or figures")
+        for row in self.rows:
+            if len(row) != len(self.head):
+                raise ValueError(f"panel {self.title!r}: got a row of {len(row)} cells; expected {len(self.head)}")
+        if self.matrix and not all(type(cell) is int for row in self.rows for cell in row[1:]):
+            raise ValueError(f"panel {self.title!r}: got a matrix with another cell than a count; expected counts")
+
+
+# not proportions of independent cases, so that an exact bound does not exist
+_WITHOUT_BOUND = (COMPLETENESS, MEAN_SCORE)
+CHANGES = ("max_regressions", "max_new_failures", "min_mean_change")
+"""The bounds of a gate on the change since the baseline."""
+CHANGE_METRICS = dict(zip(CHANGES, ("regressions", "new_failures", "mean_change"), strict=True))
+"""What they bound, as results name it."""
+
+
+class Gate(StrictModel):
+    """A condition on a whole run.
+
+    Attributes:
+        metric: `completeness` (cases with a verdict over cases selected), `exposure_rate` (cases that could have failed
+            over those that ran, so without the vacuous ones), `pass_rate`, `mean_score`,
+            `over_refusal_rate` (refusals among the cases that expect an answer), `accuracy` (answers that agree to
+            `depth`, among the cases that expect one), or a metric of the suite's pack.
+        min: the smallest value that passes, 0 to 1.
+        max: the largest value that passes, 0 to 1.
+        max_ratio_to_baseline: the largest multiple of the baseline's value that passes.
+        by: check each group separately: `case_type`, `difficulty`, `tag` or a facet of the pack.
+        depth: for `accuracy`, the depth of agreement in the pack's unit.
+        confidence: compare the one-sided exact bound at this confidence instead of the value, 0.5 to 1.
+        must_pass: instead of a metric, the ids of cases that must pass.
+        max_regressions: instead of a metric, the largest number of cases whose score may have fallen by 0.05 or more
+            since the baseline.
+        max_new_failures: instead of a metric, the largest number of cases that may fail or end in an error now, and did
+            not in the baseline.
+        min_mean_change: instead of a metric, the smallest mean change of the scores since the baseline that passes, in
+            points of score, -1 to 1.
+    """
+
+    metric: Name = "pass_rate"
+    min: Fraction | None = None
+    max: Fraction | None = None
+    max_ratio_to_baseline: Annotated[float, Field(ge=0)] | None = None
+    by: Name | None = None
+    depth: Annotated[int, Field(ge=1)] | None = None
+    confidence: Annotated[float, Field(ge=0.5, lt=1)] | None = None
+    must_pass: ListOf[CaseId] = ()
+    max_regressions: Count | None = None
+    max_new_failures: Count | None = None
+    min_mean_change: Annotated[float, Field(ge=-1, le=1)] | None = None
+
+    @property
+    def change(self) -> str:
+        """The bound on the change since the baseline that the gate has instead of a metric; empty if it has none."""
+        return next((name for name in CHANGES if getattr(self, name) is not None), "")
+
+    @property
+    def compares(self) -> bool:
+        """Whether the gate needs a baseline."""
+        return self.max_ratio_to_baseline is not None or bool(self.change)
+
+    @model_validator(mode="after")
+    def _decides(self) -> Self:
+        bounded = any(bound is not None for bound in (self.min, self.max, self.max_ratio_to_baseline))
+        named = "metric" in self.model_fields_set
+        changes = [name for name in CHANGES if getattr(self, name) is not None]
+        if changes:
+            others = (bounded, named, self.depth is not None, self.confidence is not None, bool(self.must_pass))
+            if len(changes) > 1 or any(others):
+                wrong = " and ".join(changes) if len(changes) > 1 else f"{changes[0]} with a metric or another bound"
+                raise misfit(wrong, "each in a gate of its own, alone or with by")
+            return self
+        if self.must_pass and (bounded or named or self.by is not None):
+            wrong = "by" if not (bounded or named) else "a metric or a bound"
+            raise misfit(f"must_pass with {wrong}", "must_pass in a separate gate")
+        if not self.must_pass and not bounded:
+            raise misfit(
+                "a gate without a bound",
+                "min, max or both; or max_ratio_to_baseline; or must_pass; or " + ", ".join(CHANGES),
+            )
+        if not self.must_pass and not named:
+            raise misfit("a gate without a metric", "metric, such as pass_rate")
+        if (self.metric == "accuracy") is (self.depth is None):
+            raise misfit(f"{self.metric} {'without' if self.depth is None else 'with'} depth", "depth with accuracy")
+        if self.min is not None and self.max is not None and self.min > self.max:
+            raise misfit(f"min {self.min:g} above max {self.max:g}, so that no run passes", "min at most max")
+        if self.confidence is not None and (self.metric in _WITHOUT_BOUND or (self.min is None and self.max is None)):
+            raise misfit(f"confidence with {self.metric}", "confidence with min or max of a rate over cases")
+        return self
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GateResult:
+    """The result of one gate for a run, or for one group of cases.
+
+    Attributes:
+        metric: the metric, `must_pass`, or what changed: `regressions`, `new_failures` or `mean_change`.
+        by: what the cases were grouped by; None for the whole run.
+        value: the value of the group; None for the whole run, and if no case belongs to a group.
+        passed: whether the gate passed; true as well where it was not judged.
+        observed: the value of the metric, 0 to 1; for a change a number of cases, or points of score from -1 to 1; None
+            if it is not known.
+        min: the smallest value that passes.
+        max: the largest value that passes.
+        text: the calculation in one line: `pass_rate 3 / 50 = 6.0 % < min 90.0 %: FAIL`.
+        absent: whether it failed only because of cases that are not in the run.
+        proven: for a rate within its bounds, whether the exact one-sided bound at the gate's `confidence`, else at
+            95 %, is within them too; None where the question does not apply: for authored answers, for bounds of 0 and
+            1 without `confidence`, which no number of cases can prove, and for a rate that is not within its bounds.
+        counted: the counts behind the value, such as 3 of 50; None where it is no share of cases.
+        interval: the two-sided 95 % interval of the value; None without one, as for authored answers.
+        judged: whether it was judged: not in a shard, nor where its cases are not in the run; the text states why.
+        confidence: of the one-sided exact bound that is compared instead of the value; None if the value is.
+    """
+
+    metric: str
+    by: str | None
+    value: str | None
+    passed: Flag
+    observed: Number | None
+    min: Number | None
+    max: Number | None
+    text: str
+    absent: Flag = False
+    proven: Flag | None = None
+    counted: tuple[Count, Count] | None = None
+    interval: tuple[Number, Number] | None = None
+    judged: Flag = True
+    confidence: Number | None = None
+
+    @property
+    def subject(self) -> str:
+        """The metric and the group: `pass_rate`, `pass_rate (case_type negative)`."""
+        if self.by is None:
+            return self.metric
+        if self.value is None:
+            return f"{self.metric} (by {self.by})"
+        return f"{self.metric} ({self.by} {self.value or UNREADABLE_GROUP})"
+
+
+def gates_text(gates: Sequence[GateResult]) -> str:
+    """Return how many gates passed: `2 of 3 passed, 1 not judged`; or `0 of 3 judged`, which is no success."""
+    judged = [gate for gate in gates if gate.judged]
+    if gates and not judged:
+        return f"0 of {len(gates)} judged"
+    more = f", {len(gates) - len(judged)} not judged" if len(judged) < len(gates) else ""
+    return f"{sum(gate.passed for gate in judged)} of {len(gates)} passed{more}"
 
 
 CONFIG_NAME = "suite.yaml"

@@ -1,4 +1,4 @@
-"""One case in one pytest item: attempted or not, then scored, compared with its threshold and reported.
+"""One case or control in one pytest item: attempted, scored, compared with its threshold, redacted and reported.
 
 Items of case files, marked tests and controls share this; in a marked test the test itself makes the attempt.
 """
@@ -6,54 +6,176 @@ Items of case files, marked tests and controls share this; in a marked test the 
 from __future__ import annotations
 
 import json
+from contextlib import suppress
 from copy import deepcopy
-from dataclasses import dataclass
-from functools import lru_cache
+from dataclasses import dataclass, replace
+from functools import lru_cache, partial
 from typing import TYPE_CHECKING, Any
 
 import pytest
 from pydantic_core import from_json
 
-from pytest_packbench.cases.files import CaseLocation, find_case, format_location
-from pytest_packbench.engine.attempt import Failure, attempt, settle_stored, user_frames
-from pytest_packbench.engine.external_io import TargetError
-from pytest_packbench.engine.result_builder import (
+from pytest_packbench.cases.files import CaseLocation, find_case, format_location, load_case
+from pytest_packbench.cases.recordings import case_of_control, escaped_name, load_control
+from pytest_packbench.engine.attempt import AttemptState, Failure, attempt, settle_stored, user_frames
+from pytest_packbench.engine.results import (
     CaseRef,
     Trial,
     build_trial,
     carried_over_trial,
+    end_of_control,
     error_trial,
     not_run_trial,
     read_case_ref,
     redacted_trial,
 )
-from pytest_packbench.engine.targets import timed_out
-from pytest_packbench.model.errors import describe_error, single_spaced
+from pytest_packbench.engine.time_limit import timed_out
+from pytest_packbench.model.errors import CaseError, ControlError, Problem, describe_error, single_spaced
+from pytest_packbench.model.pack import names_checks
 from pytest_packbench.model.record import EvalRecord
-from pytest_packbench.model.result import Result, result_sent, values_of
+from pytest_packbench.model.request import TargetError
+from pytest_packbench.model.result import Result, is_broken, judged, reported, result_sent, timestamp_now, values_of
 from pytest_packbench.model.run import TEST_TARGET_PREFIX
-from pytest_packbench.model.score import is_broken, judged, reported
 from pytest_packbench.plugin import CONTEXTS, RESULTS_ATTRIBUTE, rootdir_of
 from pytest_packbench.pytest_plugin.explain import (
+    RERUN,
+    Explanation,
     explain_error,
     explain_failure,
     explanation_at,
+    path_argument,
     show_difference,
     worst_trial,
 )
-from pytest_packbench.reports.terminal import printable
+from pytest_packbench.pytest_plugin.json_report import EXTRA, redact_extra
+from pytest_packbench.reports.terminal import control_text, printable
 
 if TYPE_CHECKING:
-    from collections.abc import Generator, Iterable, Mapping, Sequence
+    import logging
+    from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
     from pathlib import Path
 
-    from pytest_packbench.engine.attempt import AttemptState
     from pytest_packbench.engine.contexts import SuiteContext
     from pytest_packbench.model.case import LoadedCase
     from pytest_packbench.model.pack import Comparison, Pack
+    from pytest_packbench.model.recording import Control, ControlResult
+    from pytest_packbench.model.redaction import Redactor
     from pytest_packbench.model.suite import Suite
-    from pytest_packbench.pytest_plugin.suites import SessionSuites
+    from pytest_packbench.pytest_plugin.collection import ControlFolder
+    from pytest_packbench.pytest_plugin.settings import SessionSuites
     from pytest_packbench.runs.journal import Entry
+
+
+# attributes of every report that contain no text of a case, or are redacted by themselves
+_KNOWN = frozenset(
+    f"nodeid location keywords outcome longrepr when user_properties sections duration start stop wasxfail "
+    f"item_index worker_id testrun_uid node _id {RESULTS_ATTRIBUTE} {EXTRA}".split()
+)
+_LOG_HANDLERS = ("log_cli_handler", "log_file_handler")
+
+
+class Secrets:
+    """Redacts the reports of cases, in the process that runs them, before any other plugin reads them.
+
+    Args:
+        redactor: the run's.
+    """
+
+    def __init__(self, redactor: Redactor) -> None:
+        self._redactor = redactor
+        # what was captured in earlier phases of an item is in its later reports too
+        self._section = lru_cache(redactor.text)
+
+    def pytest_runtestloop(self, session: pytest.Session) -> None:
+        """Redact what is logged to the terminal or to a file at once."""
+        # later than the constructor, when the plugin exists
+        logs = session.config.pluginmanager.getplugin("logging-plugin")
+        for handler in [getattr(logs, name) for name in _LOG_HANDLERS if hasattr(logs, name)]:
+            handler.addFilter(partial(_redact_log_record, redactor=self._redactor))
+
+    @pytest.hookimpl(wrapper=True, tryfirst=True)
+    def pytest_runtest_makereport(self, item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+        """Redact a report that all plugins have completed."""
+        report = yield
+        run = item_run(item)
+        if run is None:
+            return report
+        if report.when == "setup":
+            # a target may have loaded keys since
+            self._section.cache_clear()
+        report.sections = [(name, self._section(text)) for name, text in report.sections]
+        if report.longrepr is not None:
+            report.longrepr = self._redacted(report.longrepr)
+        if len(report.user_properties) > run.own_properties:
+            report.user_properties = self._redacted(report.user_properties)
+        attributes = vars(report)
+        if not attributes.keys() <= _KNOWN:
+            for name in attributes.keys() - _KNOWN:
+                setattr(report, name, self._redacted(attributes[name]))
+        redact_extra(report, self._redacted)
+        return report
+
+    @pytest.hookimpl(wrapper=True, tryfirst=True)
+    def pytest_make_collect_report(self) -> Generator[None, pytest.CollectReport, pytest.CollectReport]:
+        """Redact the report of a collector that failed."""
+        report = yield
+        if report.failed:
+            report.longrepr = self._redacted(report.longrepr)
+            report.sections = self._redacted(report.sections)
+        return report
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_warning_recorded(self, warning_message: Any) -> None:
+        """Redact the text of a warning."""
+        text = str(warning_message.message)
+        redacted = self._redactor.text(text)
+        if redacted != text:
+            warning_message.message = UserWarning(redacted)
+
+    @pytest.hookimpl(optionalhook=True, trylast=True)
+    def pytest_json_modifyreport(self, json_report: dict[str, Any]) -> None:
+        """Redact what pytest-json-report adds to the reports of cases, such as the environment."""
+        for name, value in json_report.items():
+            if name != "tests":
+                json_report[name] = self._redacted(value)
+
+    def _redacted(self, value: Any) -> Any:
+        return _map_texts(value, self._redactor.text)
+
+
+def _redact_log_record(record: logging.LogRecord, redactor: Redactor) -> bool:
+    from pytest_packbench.model.redaction import redact_log_record
+
+    return redact_log_record(record, redactor)
+
+
+def _map_texts(value: Any, change: Callable[[str], str]) -> Any:
+    """Return a value with changed texts; pytest's own objects, such as tracebacks, are changed in place."""
+    if isinstance(value, str):
+        return change(value)
+    if isinstance(value, dict):
+        return {_map_texts(key, change): _map_texts(item, change) for key, item in value.items()}
+    if type(value) in {list, tuple}:
+        return type(value)(_map_texts(item, change) for item in value)
+    if isinstance(value, Explanation):
+        return Explanation(change(value.text), replace(value.reprcrash, message=change(value.reprcrash.message)))
+    if type(value).__module__.startswith("_pytest._code"):
+        for name, item in vars(value).items():
+            if name == "lines" and all(isinstance(line, str) for line in item):
+                # together: a line break may cut a secret
+                changed: Any = change("\n".join(item)).split("\n") if item else item
+            else:
+                changed = _map_texts(item, change)
+            # some are frozen
+            object.__setattr__(value, name, changed)
+        return value
+    if value is not None and not isinstance(value, int | float):
+        # reports contain others as text; what their methods raise is no error of the report
+        with suppress(Exception, pytest.fail.Exception, pytest.skip.Exception):
+            said = str(value)
+            if (text := change(said)) != said:
+                value = text
+    return value
 
 
 RUN = "packbench_run"
@@ -471,7 +593,7 @@ def decode_report(report: pytest.TestReport) -> None:
 def _result_sent(line: Any) -> Any:
     if "control" not in line:
         return result_sent(line)
-    from pytest_packbench.model.control import ControlResult
+    from pytest_packbench.model.recording import ControlResult
 
     return ControlResult.from_line(line)
 
@@ -503,3 +625,111 @@ def _reaches_threshold(result: Result) -> bool:
     if result.score.score is None or result.score.threshold is None or result.score.verdict == "failed":
         return result.score.verdict == "passed"
     return judged(result.score.score, result.score.threshold) == "passed"
+
+
+class ControlDeviation(CaseFailure):
+    """A control did not end as written."""
+
+
+# tools show the whole name
+ControlDeviation.__module__ = "builtins"
+
+
+@dataclass(slots=True, kw_only=True, eq=False)
+class ControlRun(ItemRun):
+    """A control in an item.
+
+    Attributes:
+        folder: the folder of the suite's controls.
+        found: its location.
+        result: what it came to; None before it was replayed.
+    """
+
+    folder: ControlFolder
+    found: CaseLocation
+    result: ControlResult | None = None
+
+    def execute(self) -> None:
+        """Replay the control, once: a plugin may run the item again.
+
+        Raises:
+            CaseBroken: it can't be replayed.
+        """
+        if self.result is None:
+            result, redactor = self._replay(), self.contexts.redactor
+            line = result.as_json()
+            if redactor.suspects(json.dumps(line)):
+                # its file may quote a secret
+                result = result.from_line(redactor.json(line))
+            self.result = result
+            self.item.user_properties += (
+                ("suite", self.suite.name),
+                ("kind", CONTROL_KIND),
+                ("verdict", result.outcome),
+            )
+            if result.outcome != "as_written":
+                path = escaped_name(path_argument(self.item.config, self.item.path, self.suite))
+                self.explanation = control_text(result, f"{RERUN} pytest {path}::{self.item.name}")
+        if self.result.outcome == "broken":
+            raise CaseBroken(printable(self.result.message))
+
+    def decide(self) -> None:
+        """Compare how the control ended with what its file expects.
+
+        Raises:
+            ControlDeviation: it ended otherwise.
+        """
+        if self.result is not None and self.result.outcome != "as_written":
+            raise ControlDeviation(printable(self.result.message))
+
+    def new_results(self, when: str, error: BaseException | None) -> tuple[Any, ...]:
+        """Return what the control came to, on the report that tells whether it passes."""
+        is_decided = self.result is not None and (when == "call" or error is not None)
+        return (self.result,) if is_decided else ()
+
+    def _replay(self) -> ControlResult:
+        """Replay the control, and compare its end with what it expects. Never raises for what a file or a pack does."""
+        # most suites have no controls
+        from pytest_packbench.model.recording import ControlResult
+
+        source = record_file(self.suite, self.item.path, self.file, self.line)
+        result = ControlResult(self.suite.name, self.found.name, self.nodeid, source, "broken")
+        try:
+            control = load_control(self.found, source=source, names_checks=names_checks(self.pack))
+            result = result._replace(case=control.case, description=control.description, expected=control.expected)
+            loaded = self._case_of(control, source)
+            end = end_of_control(self._context_of(control, source), loaded, control, source=source)
+            result = result.ended(control.expected, end)
+        except ControlError as error:
+            result = result._replace(message=single_spaced(self.contexts.redactor.text(str(error))))
+        return result._replace(timestamp=timestamp_now())
+
+    def _context_of(self, control: Control, source: str) -> SuiteContext:
+        """Return the context that replays a control.
+
+        Raises:
+            ControlError: the pack has no target of its own, or none that can be prepared.
+        """
+        if control.cassette is None:
+            return self.contexts.of_results(self.suite, CONTROL_KIND)
+        try:
+            return self.contexts.of_pack(self.suite)
+        except TargetError as error:
+            problem = Problem("/cassette", str(error), "give the result as payload instead")
+        except Exception as error:  # noqa: BLE001 - a pack, or a hook of the user, may raise anything
+            wrong = f"the pack's own target can't be prepared: {describe_error(error)}"
+            problem = Problem("/cassette", wrong, "correct the pack or the hook")
+        raise ControlError(source, [problem])
+
+    def _case_of(self, control: Control, source: str) -> LoadedCase:
+        """Return the case of a control.
+
+        Raises:
+            ControlError: there is none, or it can't be read.
+        """
+        location = case_of_control(control, self.folder.cases, source=source)
+        try:
+            return load_case(location, self.pack.case_model, file=location.path, pack=self.pack.name)
+        except CaseError as error:
+            wrong = f'the case "{control.case}" can\'t be read: {error.problems[0]}'
+            raise ControlError(source, [Problem("/case", wrong, "correct the case")]) from None

@@ -1,4 +1,4 @@
-"""Collection: a case file is a `pytest.File` with one item per case, `<path>::<case id>`."""
+"""Collection: a case file is a `pytest.File` with one item per case, `<path>::<case id>`; so is that of a control."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ from pytest_packbench.cases.files import (
     SUFFIXES,
     CaseIndex,
     CaseLocation,
+    case_counts,
     case_folders,
     file_stem,
     is_hidden,
@@ -30,34 +31,36 @@ from pytest_packbench.cases.files import (
     unprintable_name,
 )
 from pytest_packbench.cases.recordings import escaped_name, find_controls, find_recording
-from pytest_packbench.cases.suites import case_counts
-from pytest_packbench.engine.external_io import TargetError
-from pytest_packbench.model.errors import CaseError, duplicate_id, pluralize
-from pytest_packbench.model.score import FIXTURE
-from pytest_packbench.model.strict_json import escape_unprintable, has_control_characters
+from pytest_packbench.files import escape_unprintable, has_control_characters
+from pytest_packbench.model.errors import (
+    CaseError,
+    Problem,
+    duplicate_id,
+    pluralize,
+)
+from pytest_packbench.model.request import TargetError
+from pytest_packbench.model.result import FIXTURE
 from pytest_packbench.plugin import CONTEXTS, arguments_of, rootdir_of
 from pytest_packbench.pytest_plugin.case_run import (
     CONTROL_KIND,
     CaseBroken,
     CaseFailure,
     CaseRun,
+    ControlRun,
     ItemRun,
     file_run,
     file_runs,
     runs_of,
 )
 from pytest_packbench.pytest_plugin.integrations import opt_out_of_reruns
-from pytest_packbench.pytest_plugin.suites import refuse
+from pytest_packbench.pytest_plugin.settings import Selection, SessionSuites, refuse
 from pytest_packbench.reports.terminal import printable
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterable, Iterator
 
     from pytest_packbench.model.case import LoadedCase
-    from pytest_packbench.model.errors import Problem
     from pytest_packbench.model.suite import Suite
-    from pytest_packbench.pytest_plugin.settings import Selection
-    from pytest_packbench.pytest_plugin.suites import SessionSuites
 
 
 _Run = TypeVar("_Run", bound=ItemRun)
@@ -290,7 +293,6 @@ class ControlFile(CaseFile):
     def collect(self) -> Iterator[pytest.Item]:
         """Yield an item for each control; one that can't be read is an error when it is set up."""
         # most suites have none
-        from pytest_packbench.pytest_plugin.controls import ControlRun
 
         for found in self.locations():
             name, marks = printable(found.name), marks_of(self.suite, None, kind=CONTROL_KIND)

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from pytest_packbench.cases.recordings import find_recording
-from pytest_packbench.engine.result_builder import shown_input
+from pytest_packbench.engine.results import Trial, shown_input
 from pytest_packbench.model.errors import pluralize
 from pytest_packbench.model.run import pytest_options
 from pytest_packbench.plugin import rootdir_of
@@ -36,7 +36,6 @@ if TYPE_CHECKING:
 
     from pytest_packbench.engine.attempt import AttemptState
     from pytest_packbench.engine.contexts import SuiteContext
-    from pytest_packbench.engine.result_builder import Trial
     from pytest_packbench.model.pack import Comparison
     from pytest_packbench.model.suite import Suite
     from pytest_packbench.pytest_plugin.case_run import CaseRun
@@ -314,7 +313,7 @@ class ErrorGroups:
 
 def _repeated(reports: Iterable[pytest.TestReport | pytest.CollectReport]) -> Iterator[pytest.TestReport]:
     """Yield the reports of cases whose error is that of an earlier one."""
-    from pytest_packbench.analysis.listing import error_key
+    from pytest_packbench.analysis.counting import error_key
 
     seen: set[str] = set()
     for report in reports:

@@ -13,14 +13,13 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from pydantic import BaseModel
 
-from pytest_packbench.cases.suites import SuiteCase, suite_cases, unknown_suite_message
+from pytest_packbench.cases.files import SuiteCase, suite_cases, unknown_suite_message
 from pytest_packbench.engine.attempt import AttemptState, Failure, Plain, settle, user_frames
 from pytest_packbench.engine.contexts import shown_path
-from pytest_packbench.engine.result_builder import Trial, build_trial, error_trial, not_run_trial
-from pytest_packbench.engine.targets import TimeLimit, timed_out
+from pytest_packbench.engine.results import Trial, build_trial, error_trial, not_run_trial
+from pytest_packbench.engine.time_limit import TimeLimit, timed_out
 from pytest_packbench.model.errors import error_text, single_spaced
-from pytest_packbench.model.result import UnreadAnswer
-from pytest_packbench.model.score import UNREADABLE
+from pytest_packbench.model.result import UNREADABLE, Score, UnreadAnswer
 from pytest_packbench.plugin import CONTEXTS, MARK, SELECTION, rootdir_of
 from pytest_packbench.pytest_plugin.case_run import (
     RUN,
@@ -35,15 +34,13 @@ from pytest_packbench.pytest_plugin.case_run import (
 from pytest_packbench.pytest_plugin.collection import marks_of
 from pytest_packbench.pytest_plugin.json_report import plugin_of
 from pytest_packbench.pytest_plugin.session import register
-from pytest_packbench.pytest_plugin.settings import Selection, find_named
+from pytest_packbench.pytest_plugin.settings import Selection, SessionSuites, find_named
 from pytest_packbench.pytest_plugin.terminal import suite_line
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterable, Mapping, Sequence
 
-    from pytest_packbench.model.score import Score
     from pytest_packbench.model.suite import Suite
-    from pytest_packbench.pytest_plugin.suites import SessionSuites
 
 
 FIXTURE = "packbench_case"

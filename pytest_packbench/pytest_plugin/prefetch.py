@@ -7,23 +7,20 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from pytest_packbench.engine.attempt import Failure, redacted_failure
-from pytest_packbench.engine.external_io import TargetError
-from pytest_packbench.engine.output import StreamRouter, is_outside_cases
-from pytest_packbench.engine.result_builder import Trial, ended_attempt, error_trial, not_run_trial
-from pytest_packbench.engine.runner import AttemptKey, Flight, Job, Runner
-from pytest_packbench.engine.targets import Watchdog
+from pytest_packbench.engine.attempt import AttemptState, Failure, redacted_failure
+from pytest_packbench.engine.results import Trial, ended_attempt, error_trial, not_run_trial
+from pytest_packbench.engine.scheduler import AttemptKey, Flight, Job, Runner, StreamRouter, is_outside_cases
+from pytest_packbench.engine.time_limit import Watchdog
 from pytest_packbench.model.errors import describe_error
-from pytest_packbench.pytest_plugin.case_run import file_run, file_runs, kept_trial
+from pytest_packbench.model.request import TargetError
+from pytest_packbench.pytest_plugin.case_run import CaseRun, file_run, file_runs, kept_trial
 from pytest_packbench.pytest_plugin.terminal import FAILING
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 
-    from pytest_packbench.engine.attempt import AttemptState
     from pytest_packbench.model.result import EndedAttempt
-    from pytest_packbench.pytest_plugin.case_run import CaseRun
-    from pytest_packbench.pytest_plugin.suites import SessionSuites
+    from pytest_packbench.pytest_plugin.settings import SessionSuites
 
 
 _LOOKAHEAD_FACTOR = 2

@@ -13,13 +13,12 @@ from typing import TYPE_CHECKING, TypeVar
 import pytest
 
 from pytest_packbench.plugin import SELECTION
-from pytest_packbench.pytest_plugin.settings import project_of, read_settings
-from pytest_packbench.pytest_plugin.suites import open_suites, packs_of_hooks
+from pytest_packbench.pytest_plugin.settings import open_suites, packs_of_hooks, project_of, read_settings
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterator, Sequence
 
-    from pytest_packbench.cases.suites import Project
+    from pytest_packbench.cases.files import Project
     from pytest_packbench.engine.contexts import SuiteContext
 
 T = TypeVar("T")

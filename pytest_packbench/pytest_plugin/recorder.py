@@ -1,6 +1,7 @@
 """The recorder: takes results from reports, journals them, and writes the files and the exit code at the end.
 
-Only the controller, or the only process, has one; a worker of xdist runs cases and reports them.
+Only the controller, or the only process, has one; a worker of xdist runs cases and reports them. A resumed run is
+found and checked here too.
 """
 
 from __future__ import annotations
@@ -9,55 +10,127 @@ from collections import Counter
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from pytest_packbench.cases.recordings import find_controls, shown_texts
-from pytest_packbench.cases.suites import case_counts
+from pytest_packbench.cases.files import CaseIndex, Project, case_counts, case_file_sha256, suite_locations
+from pytest_packbench.cases.recordings import find_controls, find_recording, shown_texts
 from pytest_packbench.engine.offline import take_late
 from pytest_packbench.engine.recordings import discard_recording, guard_name, recording_problem
-from pytest_packbench.engine.result_builder import CaseRef, build_trial, carried_over_trial, unscored_result, versions
-from pytest_packbench.model.errors import describe_error, pluralize
+from pytest_packbench.engine.results import CaseRef, build_trial, carried_over_trial, unscored_result, versions
+from pytest_packbench.model.errors import CassetteError, StoredRunError, describe_error, pluralize
 from pytest_packbench.model.pack import can_accept, panels_of
-from pytest_packbench.model.policy import PolicyChange, PolicyError
-from pytest_packbench.model.result import Attempt, Result, format_timestamp, models_of, timestamp_now
-from pytest_packbench.model.run import CAPS, CLUSTER_SETTING, CONTROL_OWNER, PROGRAM_RUNS, RECORD_PROMPTS, Run
-from pytest_packbench.model.score import FIXTURE
-from pytest_packbench.plugin import (
-    CONTROLLER,
-    JOURNALED_ATTRIBUTE,
-    RESULTS_ATTRIBUTE,
-    SELECTION,
-    rootdir_of,
-    ungrouped,
+from pytest_packbench.model.report import PolicyChange, PolicyError, PolicyOutcome
+from pytest_packbench.model.result import (
+    FIXTURE,
+    Attempt,
+    EndedAttempt,
+    Result,
+    format_timestamp,
+    models_of,
+    timestamp_now,
 )
-from pytest_packbench.policy import compare_policy, open_base, policy_of
+from pytest_packbench.model.run import (
+    CAPS,
+    CLUSTER_SETTING,
+    CONTROL_OWNER,
+    PROGRAM_RUNS,
+    RECORD_PROMPTS,
+    SPENT,
+    Run,
+    join_sorted,
+    partial_reason,
+    sum_spending,
+    target_names,
+)
+from pytest_packbench.plugin import CONTROLLER, JOURNALED_ATTRIBUTE, RESULTS_ATTRIBUTE, SELECTION, rootdir_of, ungrouped
+from pytest_packbench.policy import PolicyBase, compare_policy, open_base, policy_of
 from pytest_packbench.pytest_plugin.case_run import CaseRun, item_run, run_of, uncollected_case_ref
 from pytest_packbench.pytest_plugin.explain import rerun_options
 from pytest_packbench.pytest_plugin.json_report import document_of
-from pytest_packbench.pytest_plugin.settings import project_of
-from pytest_packbench.runs.folder import CONTROLS, JOURNAL, NO_BASELINE, REPORT, StoredRunError
-from pytest_packbench.runs.journal import read_worker_journals
-from pytest_packbench.runs.metadata import SPENT, join_sorted, partial_reason, sum_spending, target_names
-from pytest_packbench.runs.writer import RunResults, RunWriter
+from pytest_packbench.pytest_plugin.settings import SessionSuites, project_of
+from pytest_packbench.runs.folder import CONTROLS, JOURNAL, NO_BASELINE, REPORT
+from pytest_packbench.runs.journal import Entry, read_worker_journals
+from pytest_packbench.runs.writing import RunResults, RunWriter
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
-    from typing import Any
 
     from pytest_packbench.analysis.conclusion import Conclusion
-    from pytest_packbench.cases.suites import Project
     from pytest_packbench.engine.contexts import SuiteContext
-    from pytest_packbench.model.control import ControlResult, ControlTally, Outcome
-    from pytest_packbench.model.metric import Panel
-    from pytest_packbench.model.policy import PolicyOutcome
-    from pytest_packbench.model.result import EndedAttempt
-    from pytest_packbench.model.suite import Suite
-    from pytest_packbench.policy import PolicyBase
-    from pytest_packbench.pytest_plugin.suites import SessionSuites
-    from pytest_packbench.runs.journal import Entry
-    from pytest_packbench.runs.stored import BaselineLookup
+    from pytest_packbench.model.recording import ControlResult, ControlTally, Outcome
+    from pytest_packbench.model.report import BaselineLookup
+    from pytest_packbench.model.suite import Panel, Suite
+    from pytest_packbench.runs.joining import ResumedRun, ResumeError
+
+
+OPTION = "--packbench-resume"
+
+
+def resume(contexts: SessionSuites, *, collecting: bool) -> None:
+    """Find and read the run to resume, which no other session resumes until the end of this one.
+
+    Args:
+        contexts: the suites of the session, which gets the run.
+        collecting: whether collection has started, so that cases come from marked tests only.
+
+    Raises:
+        pytest.UsageError: the run does not exist, or it can't be read.
+    """
+    if collecting:
+        raise pytest.UsageError(f"{OPTION}: tests marked with packbench_cases can't be resumed; run them without it")
+    from pytest_packbench.runs.joining import ResumeError, find_resumed
+
+    config, settings = contexts.config, contexts.settings
+    # a worker of xdist must not look for the latest run itself
+    from_controller = getattr(config, "workerinput", {}).get(OPTION, "")
+    try:
+        resumed = find_resumed(
+            from_controller or settings.resume,
+            settings.output,
+            contexts.suites,
+            relative_to=settings.home,
+            rerun_changed=settings.resume_changed,
+            recording_sha256=_recording_sha256 if settings.mode == FIXTURE else None,
+            is_worker=bool(from_controller),
+        )
+    except ResumeError as error:
+        raise _usage_error(error) from None
+    config.add_cleanup(resumed.release)
+    contexts.run_id, contexts.resumed = resumed.run_id, resumed
+
+
+def check_resumed(resumed: ResumedRun, suite: Suite, now: Run) -> None:
+    """Check that a suite's run is still the one that was started.
+
+    Raises:
+        pytest.UsageError: something changed, and changed cases are not to be run again.
+    """
+    from pytest_packbench.runs.joining import MISSING_CASE, ResumeError, check_unchanged
+
+    index = CaseIndex(suite_locations(suite) if suite.name in resumed.prior else ())
+
+    def case_sha256(case_id: str) -> str | None:
+        location = index.find(case_id)
+        return MISSING_CASE if location is None else case_file_sha256(location)
+
+    try:
+        check_unchanged(resumed, now, case_sha256)
+    except ResumeError as error:
+        raise _usage_error(error) from None
+
+
+def _usage_error(error: ResumeError) -> pytest.UsageError:
+    return pytest.UsageError(f"{OPTION}: {error}")
+
+
+def _recording_sha256(suite: Suite, case_id: str) -> str | None:
+    try:
+        return find_recording(suite, case_id).load()[1]
+    except (OSError, CassetteError):
+        return None
+
 
 _BASE_URLS = "OPENAI_BASE_URL, ANTHROPIC_BASE_URL, OLLAMA_HOST or GOOGLE_GEMINI_BASE_URL"
 
@@ -117,7 +190,7 @@ class SuiteRun(RunResults):
         idle = [nodeid for nodeid in self.selected if nodeid not in self.by_nodeid]
         if not idle:
             return
-        from pytest_packbench.runs.resume import fill_missing_trials
+        from pytest_packbench.runs.joining import fill_missing_trials
 
         controller: Any = self.contexts.config.pluginmanager.get_plugin(CONTROLLER)
         if controller is not None:
@@ -207,7 +280,8 @@ class SuiteRun(RunResults):
         settings = self.contexts.settings
         if settings.baseline == NO_BASELINE:
             return None
-        from pytest_packbench.runs.stored import BaselineLookup, find_baseline
+        from pytest_packbench.model.report import BaselineLookup
+        from pytest_packbench.runs.reading import find_baseline
 
         lookup = BaselineLookup(
             requested=settings.baseline, optional=settings.baseline_optional, fail_on=settings.fail_on
@@ -273,7 +347,8 @@ class SuiteRun(RunResults):
         stored = conclusion.baseline and conclusion.baseline.stored
         earlier = earlier_runs(self.writer.folder.parent, conclusion.run, stored)
         page = page_of_run(conclusion, lambda: self.results, sources, earlier=earlier, panels=panels)
-        write_pages(self.writer, page, place, self._redact)
+        self.writer.write_controls(conclusion.controls)
+        write_pages(self.writer.write_page, page, place, self._redact)
 
     def resumable(self) -> str:
         """Say what to do about a run whose files can't be written; its journal has what could be."""
@@ -287,7 +362,7 @@ class SuiteRun(RunResults):
             return
         config = self.contexts.config
         try:
-            from pytest_packbench.reports.document import run_document
+            from pytest_packbench.analysis.conclusion import run_document
 
             document = run_document(self.conclusion, self.rerun)
             self.writer.complete(document, document_of(config, session, self.by_nodeid))
@@ -300,8 +375,10 @@ class SuiteRun(RunResults):
     def _metadata(self) -> Run:
         """Return the metadata of a suite's run with its results so far."""
         contexts, suite = self.contexts, self.suite
-        pack, context = self.pack, contexts.opened(suite)
-        resumed = self.writer.prior
+        pack, resumed = self.pack, self.writer.prior
+        target = target_names(self.results) or join_sorted(self.targets) or contexts.target_name(suite)
+        # after the name of the target, which may open it
+        context = contexts.opened(suite)
         started_at = resumed.run.started_at if resumed is not None and resumed.run is not None else ""
         return Run(
             run_id=self.contexts.run_id,
@@ -312,7 +389,7 @@ class SuiteRun(RunResults):
             suite_sha256=suite.sha256,
             bundled=suite.bundled,
             mode=contexts.settings.mode,
-            target=target_names(self.results) or join_sorted(self.targets) or contexts.target_name(suite),
+            target=target,
             backend=context.backend or None,
             model=context.model if context.backend else None,
             started_at=started_at or format_timestamp(self.contexts.started_ns),
@@ -399,7 +476,7 @@ class Recorder:
             run.targets.update([target] if target else [])
         elif nodeid not in run.control_results:
             # most suites have none
-            from pytest_packbench.model.control import ControlResult
+            from pytest_packbench.model.recording import ControlResult
 
             file, _, name = nodeid.rpartition("::")
             run.control_results[nodeid] = ControlResult(suite.name, name, nodeid, file, "not_run", message="not run")
@@ -485,8 +562,8 @@ class Recorder:
         if settings.mode != FIXTURE:
             run.control_note = f"{pluralize(due, 'control')}: fixture mode only"
             return
-        from pytest_packbench.model.control import tally_of
-        from pytest_packbench.runs.lines import read_controls
+        from pytest_packbench.model.recording import tally_of
+        from pytest_packbench.runs.folder import read_controls
 
         results = list(run.control_results.values())
         # of earlier sessions those that are not selected now, and still exist
@@ -519,8 +596,7 @@ class Recorder:
         resumed = self.contexts.resumed
         if resumed is None:
             return
-        from pytest_packbench.pytest_plugin.resume import check_resumed
-        from pytest_packbench.runs.resume import prior_spending
+        from pytest_packbench.runs.joining import prior_spending
 
         # cost counts even if its results are dropped
         spent = prior_spending(resumed)

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from pytest_packbench.engine.offline import keep_process
-from pytest_packbench.engine.targets import TimeLimit, Watchdog
+from pytest_packbench.engine.time_limit import TimeLimit, Watchdog
 from pytest_packbench.plugin import (
     CONTEXTS,
     CONTROLLER,
@@ -21,19 +21,16 @@ from pytest_packbench.plugin import (
     THRESHOLDS,
     collect_less_garbage,
 )
-from pytest_packbench.pytest_plugin.case_run import Reporter, file_run
+from pytest_packbench.pytest_plugin.case_run import Reporter, Secrets, file_run
 from pytest_packbench.pytest_plugin.collection import Collector
 from pytest_packbench.pytest_plugin.explain import ErrorGroups
 from pytest_packbench.pytest_plugin.integrations import refuse_repetition, register_integrations
 from pytest_packbench.pytest_plugin.json_report import enable
 from pytest_packbench.pytest_plugin.recorder import Recorder
-from pytest_packbench.pytest_plugin.secrets import Secrets
-from pytest_packbench.pytest_plugin.settings import read_settings
-from pytest_packbench.pytest_plugin.suites import open_suites
+from pytest_packbench.pytest_plugin.settings import SessionSuites, open_suites, read_settings
 from pytest_packbench.pytest_plugin.terminal import Progress, Terminal
 
 if TYPE_CHECKING:
-    from pytest_packbench.pytest_plugin.suites import SessionSuites
     from pytest_packbench.pytest_plugin.xdist import Worker
 
 
@@ -63,7 +60,7 @@ def register(config: pytest.Config, *, collecting: bool = False) -> None:
     if not collecting:
         _start_prefetcher(contexts)
     if contexts.settings.resume:
-        from pytest_packbench.pytest_plugin.resume import resume
+        from pytest_packbench.pytest_plugin.recorder import resume
 
         resume(contexts, collecting=collecting)
     if hasattr(config, "workerinput"):

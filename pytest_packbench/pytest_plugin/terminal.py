@@ -18,7 +18,7 @@ from pytest_packbench.engine.recordings import guard_name
 from pytest_packbench.model.errors import pluralize
 from pytest_packbench.model.run import BUNDLED
 from pytest_packbench.pytest_plugin.case_run import file_runs
-from pytest_packbench.pytest_plugin.explain import VERBOSE, target_options
+from pytest_packbench.pytest_plugin.explain import VERBOSE, ErrorGroups, target_options
 from pytest_packbench.reports.terminal import caps_text, expected_text, gateway_text, prompts_text, spent_text
 
 if TYPE_CHECKING:
@@ -27,9 +27,8 @@ if TYPE_CHECKING:
     from pytest_packbench.analysis.conclusion import Conclusion
     from pytest_packbench.engine.contexts import SuiteContext
     from pytest_packbench.engine.metering import Ledger
-    from pytest_packbench.engine.runner import RunProgress
+    from pytest_packbench.engine.scheduler import RunProgress
     from pytest_packbench.model.suite import Suite
-    from pytest_packbench.pytest_plugin.explain import ErrorGroups
     from pytest_packbench.pytest_plugin.prefetch import Prefetcher
     from pytest_packbench.pytest_plugin.recorder import Recorder, SuiteRun
 
@@ -123,7 +122,7 @@ class Terminal:
             self._show(terminalreporter, run)
 
     def _show(self, reporter: pytest.TerminalReporter, run: SuiteRun) -> None:
-        from pytest_packbench.analysis.listing import MAX_ROWS
+        from pytest_packbench.analysis.counting import MAX_ROWS
         from pytest_packbench.reports.story import MAX_CASES, control_lines, summary_lines
 
         conclusion = run.conclusion

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
     from pytest_packbench.model.result import Result
     from pytest_packbench.pytest_plugin.recorder import Recorder
-    from pytest_packbench.pytest_plugin.suites import SessionSuites
+    from pytest_packbench.pytest_plugin.settings import SessionSuites
     from pytest_packbench.runs.journal import Entry
 
 SEED = "packbench_seed"
@@ -149,7 +149,7 @@ class Controller:
                 "workers on this machine (-n)"
             )
         if recorder.contexts.resumed is not None:
-            from pytest_packbench.pytest_plugin.resume import OPTION
+            from pytest_packbench.pytest_plugin.recorder import OPTION
 
             node.workerinput[OPTION] = str(recorder.contexts.resumed.folder)
 
@@ -221,7 +221,7 @@ class Controller:
         recorder = self.recorder
         if recorder is None:
             return
-        from pytest_packbench.pytest_plugin.suites import REFUSED
+        from pytest_packbench.pytest_plugin.settings import REFUSED
 
         is_other = is_elsewhere(node.gateway.spec)
         recorder.note_worker(told)
@@ -314,7 +314,7 @@ class Worker:
     def pytest_collection_finish(self, session: pytest.Session) -> None:
         """Refuse to run something else than the controller has; note the marked tests, which it can't know."""
         from pytest_packbench.pytest_plugin.case_run import runs_of
-        from pytest_packbench.pytest_plugin.suites import refuse
+        from pytest_packbench.pytest_plugin.settings import refuse
 
         if self._same:
             controllers = json.loads(self._same)

@@ -6,27 +6,34 @@ from typing import TYPE_CHECKING
 
 from pytest_packbench.analysis.changes import SMALLER, THRESHOLD
 from pytest_packbench.analysis.counting import cluster_facet, dependence_note, facet_words
-from pytest_packbench.analysis.formatting import format_change, format_mean
-from pytest_packbench.analysis.intervals import unseen_rate_bound
+from pytest_packbench.analysis.statistics import format_change, format_mean, unseen_rate_bound
 from pytest_packbench.model.errors import pluralize
-from pytest_packbench.reports.blocks import Points, Section, Table, Text, figure_tables, markdown, verdict_cell
-from pytest_packbench.reports.plots import minute
-from pytest_packbench.runs.folder import DIFF
+from pytest_packbench.model.run import DIFF
+from pytest_packbench.reports.blocks import Points, Section, Table, Text, figure_tables, markdown, minute, verdict_cell
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from pytest_packbench.analysis.changes import BaselineOutcome, Change, Comparison, FailCondition
-    from pytest_packbench.analysis.intervals import PairedMean
-    from pytest_packbench.model.metric import Figure
+    from pytest_packbench.analysis.statistics import PairedMean
     from pytest_packbench.model.result import Result
+    from pytest_packbench.model.suite import Figure
     from pytest_packbench.reports.blocks import Block, Row
 
+
 _SIGNIFICANCE = 0.05
+
+
 # characters of an answer that a row has
 _MAX_ANSWER = 400
+
+
 _SMALLEST_P = 0.001
+
+
 _WHERE = "each run's report.json lists all"
+
+
 KINDS = {
     "new_failures": ("new failure", "New failures"),
     "regressed": ("regressed", "Regressed"),
@@ -41,7 +48,11 @@ KINDS = {
     SMALLER: ("", f"Smaller changes (less than {THRESHOLD:g})"),
 }
 """The kinds of changes, the worst first: the word for a case, empty if it does not count as changed, and a title."""
+
+
 NOT_COMPARED = ("removed", "quarantined", "hash_changed", "added")
+
+
 _COUNTS = "A case may count in several rows. Below, it is listed once, where the change is worst."
 
 

@@ -10,11 +10,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal, NamedTuple
 from urllib.parse import quote
 
-from pytest_packbench.analysis.conclusion import run_verdict
-from pytest_packbench.analysis.formatting import format_score, format_terms
-from pytest_packbench.analysis.listing import MAX_ROWS, how_far_below
+from pytest_packbench.analysis.conclusion import Conclusion, run_verdict
+from pytest_packbench.analysis.counting import MAX_ROWS, how_far_below
+from pytest_packbench.analysis.statistics import format_score, format_terms
 from pytest_packbench.model.errors import first_of, pluralize
-from pytest_packbench.model.score import is_broken
+from pytest_packbench.model.result import Result, is_broken
 from pytest_packbench.reports.blocks import Section, Text, markdown
 from pytest_packbench.reports.story import NOWHERE, Place, summary_markdown
 from pytest_packbench.reports.terminal import one_line, printable
@@ -22,8 +22,6 @@ from pytest_packbench.reports.terminal import one_line, printable
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-    from pytest_packbench.analysis.conclusion import Conclusion
-    from pytest_packbench.model.result import Result
     from pytest_packbench.model.run import Run
 
 # GitHub shows the first 10 of a step

@@ -1,4 +1,4 @@
-"""What the reports of a run say, in their order: what decides about a release first, then the details.
+"""What reports say, in their order: of a run what decides about a release first, of a comparison what got worse.
 
 The functions return blocks, which a page, a terminal and the job summary share.
 """
@@ -8,8 +8,15 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import quote
 
-from pytest_packbench.analysis.conclusion import caveats, run_verdict
-from pytest_packbench.analysis.formatting import (
+from pytest_packbench.analysis.conclusion import Conclusion, caveats, run_verdict
+from pytest_packbench.analysis.counting import (
+    MAX_ROWS,
+    Listing,
+    Statistics,
+    name_some,
+)
+from pytest_packbench.analysis.statistics import (
+    CONFIDENCE,
     capitalized,
     format_change,
     format_duration,
@@ -20,41 +27,36 @@ from pytest_packbench.analysis.formatting import (
     format_terms,
     format_with_bounds,
 )
-from pytest_packbench.analysis.intervals import CONFIDENCE
-from pytest_packbench.analysis.listing import MAX_ROWS, name_some
 from pytest_packbench.model.errors import pluralize
-from pytest_packbench.model.gate import gates_text
-from pytest_packbench.model.result import UNREADABLE_GROUP
-from pytest_packbench.model.score import FIXTURE
+from pytest_packbench.model.result import FIXTURE, UNREADABLE_GROUP, Result
+from pytest_packbench.model.run import recorded_spending
+from pytest_packbench.model.suite import GateResult, gates_text
 from pytest_packbench.reports.blocks import (
+    Block,
     Cell,
     Code,
     Facts,
     Points,
+    Row,
     Section,
     Table,
     Text,
     figure_tables,
+    interval_svgs,
     markdown,
+    minute,
     text,
     verdict_cell,
 )
-from pytest_packbench.reports.plots import interval_svgs, minute
 from pytest_packbench.reports.terminal import lost_terms, one_line, policy_lines, quoted, spent_text
-from pytest_packbench.runs.metadata import recorded_spending
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
-    from pytest_packbench.analysis.conclusion import Conclusion
-    from pytest_packbench.analysis.counting import Statistics
-    from pytest_packbench.analysis.listing import Listing
-    from pytest_packbench.model.control import ControlTally
-    from pytest_packbench.model.gate import GateResult
+    from pytest_packbench.model.recording import ControlTally
     from pytest_packbench.model.report import Group, Outline, Totals, TrialFigures
-    from pytest_packbench.model.result import Result
     from pytest_packbench.model.run import Run
-    from pytest_packbench.reports.blocks import Block, Row
+
 
 MAX_CASES = 20
 """How many cases of a kind a terminal lists, unless more are asked for."""

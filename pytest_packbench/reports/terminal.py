@@ -10,22 +10,19 @@ import re
 import shlex
 from typing import TYPE_CHECKING, Any
 
-from pytest_packbench.analysis.formatting import (
+from pytest_packbench.analysis.statistics import (
     DASH,
 )
 from pytest_packbench.model.errors import pluralize, single_spaced
-from pytest_packbench.model.run import WORKER_WINDOW
-from pytest_packbench.model.score import Term, describe_score
+from pytest_packbench.model.result import Result, Score, Term, describe_score
+from pytest_packbench.model.run import WORKER_WINDOW, ExpectedCalls, RunOptions
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from pytest_packbench.model.control import ControlResult
     from pytest_packbench.model.pack import Comparison
-    from pytest_packbench.model.policy import PolicyOutcome
-    from pytest_packbench.model.result import Result
-    from pytest_packbench.model.run import ExpectedCalls, RunOptions
-    from pytest_packbench.model.score import Score
+    from pytest_packbench.model.recording import ControlResult
+    from pytest_packbench.model.report import PolicyOutcome
 
 _WIDTH = 160
 _MESSAGE = 200

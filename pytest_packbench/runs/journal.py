@@ -15,21 +15,18 @@ from typing import TYPE_CHECKING, Annotated, Any, Self
 
 from pydantic import ValidationError
 
-from pytest_packbench.files import LIMITS, replace_atomic
+from pytest_packbench.files import LIMITS, OpenFile, replace_atomic
 from pytest_packbench.model.case import CurrentVersion
-from pytest_packbench.model.errors import first_problem
+from pytest_packbench.model.errors import StoredRunError, first_problem
 from pytest_packbench.model.record import RecordError
 from pytest_packbench.model.result import EndedAttempt, Result, adapter, ended_from, ended_line, result_from
 from pytest_packbench.model.run import Run
-from pytest_packbench.runs.folder import WORKER_JOURNALS, StoredRunError
-from pytest_packbench.runs.lines import finite_line, line_value, read_lines
+from pytest_packbench.runs.folder import WORKER_JOURNALS, finite_line, line_value, read_lines
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
     from io import FileIO
     from pathlib import Path
-
-    from pytest_packbench.files import OpenFile
 
 
 HEADER_KEY = "packbench_journal"
@@ -294,13 +291,18 @@ def _parse_line(line: bytes | str) -> Run | Entry:
     data = line_value(line)
     if not isinstance(data, dict):
         raise RecordError("not a result: expected an object")
+    what = "header" if HEADER_KEY in data else "result"
     try:
         if HEADER_KEY in data:
             header: _Header = adapter(_Header).validate_python(data)
             return header.run
-        return ended_from(data[ENDED_KEY]) if ENDED_KEY in data else result_from(data, data.get("record"))
+        if ENDED_KEY not in data:
+            return result_from(data, data.get("record"))
+        if not isinstance(data[ENDED_KEY], dict):
+            raise RecordError(f"not a result: /{ENDED_KEY}: expected an object")
+        return ended_from(data[ENDED_KEY])
     except ValidationError as error:
-        raise RecordError(f"not a result: {first_problem(error, data)}") from None
+        raise RecordError(f"not a {what}: {first_problem(error, data)}") from None
 
 
 def _line(data: dict[str, Any]) -> bytes:

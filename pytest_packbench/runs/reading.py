@@ -1,4 +1,4 @@
-"""Reading runs: a report, bare records, or a committed baseline, each opened as the same.
+"""Reading runs: a report, bare records or a committed baseline, opened as the same; finding one to compare with.
 
 A run is a header and a stream of results, sorted like all its files by case, test, file and trial. A report may be
 hundreds of megabytes: as the writer leaves it, its header is found without the rows, and these are read one by one,
@@ -14,56 +14,60 @@ from array import array
 from codecs import iterdecode
 from collections import deque
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from hashlib import blake2b
 from itertools import islice, pairwise
 from mmap import ACCESS_READ, mmap
 from operator import attrgetter
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, NoReturn, Self, cast
+from typing import TYPE_CHECKING, Any, BinaryIO, Final, NoReturn
 
 from pydantic import ValidationError
 
-from pytest_packbench.files import LIMITS, open_regular, read_regular
-from pytest_packbench.model.errors import first_problem
-from pytest_packbench.model.report import Outline
-from pytest_packbench.model.result import adapter, result_from, result_of_record
-from pytest_packbench.model.run import Run
-from pytest_packbench.model.score import COUNTED, NO_SCORE
-from pytest_packbench.model.strict_json import (
+from pytest_packbench.files import (
+    LIMITS,
     NUMBERS,
     NumberError,
+    open_regular,
     parse_strict,
     position_of,
     printable,
+    read_regular,
     without_duplicates,
 )
+from pytest_packbench.model.errors import NoReportError, StoredRunError, first_problem
+from pytest_packbench.model.report import BaselineLookup, Outline, StoredRun
+from pytest_packbench.model.result import COUNTED, NO_SCORE, Result, adapter, models_of, result_from, result_of_record
+from pytest_packbench.model.run import MERGED_FROM, Run
 from pytest_packbench.model.suite import BASELINE_NAME
 from pytest_packbench.runs.folder import (
+    COMMITTED,
     CONTROLS,
     ERRORS,
     JOURNAL,
+    LATEST,
+    PASSED,
     PAYLOADS,
     RECORDS,
     REPORT,
-    NoReportError,
-    StoredRunError,
+    AttemptLine,
+    error_lines,
     is_run_id,
+    payload_lines,
+    read_controls,
+    read_latest,
+    record_lines,
+    stated_of,
 )
-from pytest_packbench.runs.lines import error_lines, payload_lines, read_controls, record_lines, stated_of
-from pytest_packbench.runs.metadata import MERGED_FROM
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping
-    from typing import BinaryIO
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
-    from pytest_packbench.model.baseline import BaselineChange, CommittedBaseline
-    from pytest_packbench.model.control import ControlTally
-    from pytest_packbench.model.header import Header
     from pytest_packbench.model.record import EvalRecord
-    from pytest_packbench.model.result import Result
-    from pytest_packbench.runs.lines import AttemptLine
+    from pytest_packbench.model.recording import ControlTally
+    from pytest_packbench.model.stored import CommittedBaseline
+
 
 _LIMIT: Final = LIMITS["report"]
 _CHUNK: Final = 1 << 18
@@ -74,86 +78,6 @@ _END = "]}}\n"
 _RESTORE = "restore it, or remove it and set it again with packbench baseline set"
 _SHARED = attrgetter("run_id", "suite", "mode", "pack", "pack_version", "suite_sha256", "target")
 _SHARED_NAMES = "run_id, test_suite, mode, pack, suite_sha256, target"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StoredRun:
-    """A run that was opened.
-
-    Attributes:
-        source: the file that it is read from.
-        run: the metadata of the run.
-        results: one for each trial of each case, sorted; read once, and of a file that is damaged further down it
-            raises `StoredRunError`. A committed baseline has one for each case.
-        header: what its report states, all of it or its outline; None if only records were read, and of a committed
-            baseline.
-        history: how a committed baseline came about, the oldest change first.
-        lists_all_cases: whether cases without a score are included; False if only records were read, which do not
-            count them.
-        committed: whether it is a committed baseline, which has one result for all trials of a case.
-        complete: whether results have their records and payloads, as far as there are files with them.
-    """
-
-    source: str
-    run: Run
-    results: Iterable[Result]
-    header: Outline | None = None
-    history: tuple[BaselineChange, ...] = ()
-    lists_all_cases: bool = True
-    committed: bool = False
-    complete: bool = False
-
-    def read(self) -> Self:
-        """Return the run with all its results in memory, in the same order.
-
-        Raises:
-            StoredRunError: the rest of a file is damaged.
-        """
-        return replace(self, results=tuple(self.results))
-
-    def complete_results(self) -> Iterator[Result]:
-        """Yield the results with records and payloads, of a run that was opened without them by opening it again.
-
-        A committed baseline has none.
-        """
-        if self.complete:
-            yield from self.results
-        elif not self.committed:
-            yield from open_run(Path(self.source), complete=True).results
-
-    def controls(self) -> ControlTally | None:
-        """Return its controls as its report counts them; records alone do not say how many there were.
-
-        Returns:
-            None if it had none.
-
-        Raises:
-            StoredRunError: `controls.jsonl` is missing, invalid, or differs from the report.
-            OSError: the file cannot be read.
-        """
-        from pytest_packbench.model.control import tally_of
-
-        path, counts = Path(self.source).with_name(CONTROLS), None if self.header is None else self.stated.controls
-        tally = tally_of(read_controls(path, self.run.run_id), 0 if counts is None else counts.present)
-        if self.source.endswith(".jsonl") or counts == (None if tally is None else tally.counts):
-            return tally
-        raise StoredRunError(f"{path} is missing, or has other controls than the report counts; run the suite again")
-
-    @property
-    def stated(self) -> Header:
-        """What its report states; `outline` if no more was read.
-
-        Raises:
-            StoredRunError: it has none.
-        """
-        return cast("Header", self.outline)
-
-    @property
-    def outline(self) -> Outline:
-        """The outline of what its report states; errors are as above."""
-        if self.header is None:
-            raise StoredRunError(f"{self.source}: does not say what the run came to; expected the folder of a run")
-        return self.header
 
 
 def open_run(
@@ -185,7 +109,7 @@ def open_run(
     file = _report_of(path)
     document = _document(file)
     if whole:
-        from pytest_packbench.model.header import Header
+        from pytest_packbench.model.stored import Header
 
         noun = adapter(Header)
     else:
@@ -197,7 +121,31 @@ def open_run(
         complete = complete(run)
     if checked or complete:
         results = checked_results(file.parent, results, run.run_id, complete=complete)
-    return StoredRun(source=str(file), run=run, results=results, header=header, complete=complete)
+    reopen = None if complete else partial(_complete_results, file)
+    return StoredRun(source=str(file), run=run, results=results, header=header, reopen=reopen)
+
+
+def _complete_results(path: Path) -> Iterable[Result]:
+    return open_run(path, complete=True).results
+
+
+def controls_of(stored: StoredRun) -> ControlTally | None:
+    """Return the controls of a run as its report counts them; records alone do not say how many there were.
+
+    Returns:
+        None if it had none.
+
+    Raises:
+        StoredRunError: `controls.jsonl` is missing, invalid, or differs from the report.
+        OSError: the file cannot be read.
+    """
+    from pytest_packbench.model.recording import tally_of
+
+    path, counts = Path(stored.source).with_name(CONTROLS), None if stored.header is None else stored.stated.controls
+    tally = tally_of(read_controls(path, stored.run.run_id), 0 if counts is None else counts.present)
+    if stored.source.endswith(".jsonl") or counts == (None if tally is None else tally.counts):
+        return tally
+    raise StoredRunError(f"{path} is missing, or has other controls than the report counts; run the suite again")
 
 
 def earlier_runs(suite_folder: Path, run: Run, opened: StoredRun | None = None) -> Iterator[StoredRun]:
@@ -235,10 +183,8 @@ def open_complete(folder: Path, opened: StoredRun | None = None) -> StoredRun:
             has another folder; one line with the place in it.
         OSError: the report can't be read.
     """
-    stored = opened
-    # a committed baseline has the id of its run, and no report
-    if stored is None or stored.header is None or stored.run.run_id != folder.name:
-        stored = open_run(folder, checked=False, whole=False)
+    is_open = opened is not None and opened.source == str(folder / REPORT)
+    stored = opened if opened is not None and is_open else open_run(folder, checked=False, whole=False)
     run = stored.run
     if run.run_id != folder.name:
         raise StoredRunError(f"{folder}: contains the run {run.run_id}, which counts in the folder of this name")
@@ -498,6 +444,7 @@ def _open_records(path: Path, *, checked: bool, complete: bool | Callable[[Run],
     if path.name == RECORDS and report.is_file():
         return open_run(report, checked=checked, complete=complete)
     run: Run | None = None
+    shared: tuple[Any, ...] = ()
     results: dict[tuple[str, int], Result] = {}
 
     def add(line: AttemptLine, result: Result) -> None:
@@ -507,10 +454,11 @@ def _open_records(path: Path, *, checked: bool, complete: bool | Callable[[Run],
 
     for line in record_lines(path):
         of = _run_of(line.content)
-        run = run or of
+        shared = shared or _SHARED(of)
         if callable(complete):
-            complete = complete(run)
-        if _SHARED(of) != _SHARED(run):
+            complete = complete(of)
+        run = of
+        if _SHARED(of) != shared:
             problem = f"one of {_SHARED_NAMES} is another one than in the lines above; expected the records of one run"
             raise StoredRunError(f"{line.location}: {problem}")
         result = result_of_record(line.content)
@@ -525,9 +473,8 @@ def _open_records(path: Path, *, checked: bool, complete: bool | Callable[[Run],
         if line.run_id == run.run_id:
             add(line, _result_of_error(line, run))
     ordered = tuple(sorted(results.values(), key=sort_key))
-    return StoredRun(
-        source=str(path), run=run, results=ordered, lists_all_cases=len(ordered) > counted, complete=complete is True
-    )
+    reopen = None if complete else partial(_complete_results, path)
+    return StoredRun(source=str(path), run=run, results=ordered, lists_all_cases=len(ordered) > counted, reopen=reopen)
 
 
 def _result_of_error(line: AttemptLine, run: Run) -> Result:
@@ -563,8 +510,8 @@ def read_baseline(path: Path) -> CommittedBaseline:
         StoredRunError: the file is not a valid baseline; one line with the place in it.
         OSError: it can't be read.
     """
-    from pytest_packbench.model.baseline import CommittedBaseline
     from pytest_packbench.model.errors import validation_problems
+    from pytest_packbench.model.stored import CommittedBaseline
 
     data = _parsed(read_regular(path, LIMITS["baseline.json"]), path, "a committed baseline", _RESTORE)
     try:
@@ -590,6 +537,94 @@ def _open_baseline(path: Path) -> StoredRun:
         stated = {"verdict": case.verdict, "kind": case.kind or "", "score": case.score, "judge": case.judge}
         names = {"test_id": test_id, "case_id": test_id.rpartition(":")[2], "nodeid": test_id}
         result = result_from({**shared, **names, **stated, "case_sha256": case.sha256})
-        results.append(replace(result, folded=result.trials if case.passed is None else (case.passed, case.trials)))
+        passed = int(case.verdict == "passed") if case.passed is None else case.passed
+        results.append(replace(result, folded=(passed, case.trials)))
     ordered = tuple(sorted(results, key=sort_key))
-    return StoredRun(source=str(path), run=run, results=ordered, history=baseline.history, committed=True)
+    return StoredRun(source=str(path), run=run, results=ordered, history=baseline.history, committed=True, reopen=tuple)
+
+
+def find_baseline(
+    lookup: BaselineLookup, run: Run, *, folder: Path, committed: Path, models: Sequence[str] = ()
+) -> BaselineLookup:
+    """Find and read the run to compare with.
+
+    Args:
+        lookup: the request.
+        run: the run that is compared.
+        folder: its folder; the suite's other runs are beside it.
+        committed: the file of the committed baseline.
+        models: which models answered in the run, as `models_of` returns them.
+    """
+    name = lookup.requested
+    try:
+        path = _path_of(name, run, folder, committed)
+        if isinstance(path, str):
+            return replace(lookup, reason=path)
+        stored = open_run(path, checked=False).read()
+    except (StoredRunError, OSError) as error:
+        return replace(lookup, reason=f"not compared: {error}")
+    if stored.run.run_id == folder.name:
+        # a resumed run may itself be the last complete one
+        return replace(lookup, reason=f"run {folder.name} cannot be compared with itself; name another run")
+    end = {"failed": "failed", "partial": "is partial"}.get(stored.header.status if stored.header else "", "")
+    warnings = [f"the baseline {stored.run.run_id} is a run that {end}"] if end else []
+    # another one that the user names is meant
+    if name in {COMMITTED, PASSED}:
+        warnings += _other_pipeline(stored, run, models)
+    return replace(lookup, stored=stored, warning="; ".join(warnings))
+
+
+def _other_pipeline(stored: StoredRun, now: Run, models_now: Sequence[str]) -> Iterator[str]:
+    """Yield in what the pipeline of a baseline differs from that of the run, as far as both are known."""
+    before = stored.run
+    # a committed baseline has one result for each case, without its model
+    models = before.model or "" if stored.committed else ", ".join(models_of(stored.results))
+    guards = [", ".join(each.settings.get("guards", ())) or "none" for each in (before, now)]
+    pairs = [
+        ("target", before.target, now.target),
+        ("model", models, ", ".join(models_now)),
+        *([] if stored.committed else [("guards", *guards)]),
+    ]
+    for name, old, new in pairs:
+        if old and new and old != new:
+            yield f"the baseline {before.run_id} is of another {name}: {old} before, {new} now"
+
+
+def _path_of(name: str, run: Run, folder: Path, committed: Path) -> Path | str:
+    """Return the path of the requested baseline, or in one line why there is none and what to do.
+
+    Raises:
+        StoredRunError: the file `latest` is damaged.
+    """
+    if name == LATEST:
+        try:
+            return folder.parent / read_latest(folder.parent)
+        except OSError:
+            return "there is no earlier complete run to compare with"
+    if name == PASSED:
+        return _last_passed(run, folder) or (
+            "there is no earlier complete run of the same mode and target whose gates passed; "
+            "for the first one, add --packbench-baseline-optional"
+        )
+    if name == COMMITTED:
+        bundled = "copy the suite with packbench init --from"
+        own = "run the suite, then packbench baseline set RUN --reason TEXT"
+        path, missing = committed, f"the suite has no {BASELINE_NAME}; {bundled if run.bundled else own}"
+    elif is_run_id(name):
+        path, missing = folder.with_name(name), f"there is no run {name} of suite {run.suite} here"
+    else:
+        return Path(name)
+    return path if path.exists() else missing
+
+
+def _last_passed(run: Run, folder: Path) -> Path | None:
+    """Return the folder of the last complete run of the same mode and target whose gates passed; None without one."""
+    folders = (path for path in run_folders(folder.parent) if path != folder)
+    for path in folders:
+        # a run that did not end, or can't be read
+        with suppress(StoredRunError, OSError):
+            earlier = open_run(path, checked=False)
+            is_like = (earlier.run.mode, earlier.run.target) == (run.mode, run.target)
+            if earlier.stated.held and not earlier.run.partial and is_like:
+                return path
+    return None

@@ -20,7 +20,7 @@ from unittest import mock
 import pytest
 
 import pytest_packbench
-from pytest_packbench.cli import main
+from pytest_packbench.commands import main
 from tests.golden.normal import Normal
 
 if TYPE_CHECKING:

@@ -9,7 +9,6 @@ from typing import Any
 
 import yaml
 
-import pytest_packbench.cases.git_tree
 import pytest_packbench.policy
 import pytest_packbench.runs.reading
 

@@ -57,7 +57,7 @@ def copy(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("copy")
     package = Path(pytest_packbench.__file__).parent
     shutil.copytree(package, folder / "pytest_packbench", ignore=shutil.ignore_patterns("__pycache__"))
-    nouns = folder / "pytest_packbench" / "model" / "score.py"
+    nouns = folder / "pytest_packbench" / "model" / "result.py"
     assert nouns.read_text("utf-8").count(LAST) == 1
     nouns.write_text(nouns.read_text("utf-8").replace(LAST, LAST + ADDED), "utf-8")
     return folder

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from pytest_packbench import load_suite
-from pytest_packbench.cases.packed import packed_files
-from pytest_packbench.cli import main
+from pytest_packbench.commands import main
+from pytest_packbench.files import packed_files
 from pytest_packbench.model.errors import SuiteError
 from pytest_packbench.runs.folder import is_run_id
 from pytest_packbench.testing import SuiteResults, run_folders

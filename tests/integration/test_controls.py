@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import yaml
 
-from pytest_packbench.cli import main
+from pytest_packbench.commands import main
 from pytest_packbench.model.run import shard_of
 from tests.integration.conftest import json_lines
 

@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from pytest_packbench.engine.offline import keep_process, offline
-from pytest_packbench.engine.output import CapturedOutput, capturing_context
-from pytest_packbench.engine.targets import ProcessState, TimeLimit, Watchdog
+from pytest_packbench.engine.scheduler import CapturedOutput, capturing_context
+from pytest_packbench.engine.time_limit import ProcessState, TimeLimit, Watchdog
 from pytest_packbench.runs.journal import lock_folder
-from pytest_packbench.runs.writer import RunWriter
+from pytest_packbench.runs.writing import RunWriter
 from tests.integration.conftest import CASES
 
 if TYPE_CHECKING:
@@ -210,7 +210,7 @@ def test_a_hang_in_c_code_ends_the_process_also_after_a_case_that_failed(project
     project.extend_conftest("""
         def pytest_runtest_logfinish(nodeid):
             import faulthandler
-            from pytest_packbench.engine.targets import Watchdog
+            from pytest_packbench.engine.time_limit import Watchdog
             # pytest has ended the thread
             assert bool(Watchdog.again_s) == ("case_1" in nodeid)
             Watchdog.cancel()
@@ -231,7 +231,7 @@ def test_a_time_limit_of_the_user_for_each_test_is_kept(project: Project) -> Non
 def test_nothing_of_the_last_resort_is_left(project: Project, options: tuple[str, ...]) -> None:
     before = os._exit, os.execv, os.execve
     # a target may close all that is open
-    project.case("case_0", python="import os, pytest_packbench.engine.targets as t; os.close(t.TimeLimit.file)")
+    project.case("case_0", python="import os, pytest_packbench.engine.time_limit as t; os.close(t.TimeLimit.file)")
     result = project.run_toy(*options)
     assert result.ret == pytest.ExitCode.OK
     assert (Watchdog.file, Watchdog.again_s, TimeLimit.file) == (None, 0.0, 2)

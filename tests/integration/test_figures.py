@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from pytest_packbench import Figure, Interval, rate_interval
-from pytest_packbench.analysis.intervals import wilson_interval
-from pytest_packbench.cli import main
+from pytest_packbench.analysis.statistics import wilson_interval
+from pytest_packbench.commands import main
 from pytest_packbench.testing import SuiteResults
 
 if TYPE_CHECKING:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from pytest_packbench.cli import main
+from pytest_packbench.commands import main
 from pytest_packbench.testing import SuiteResults
 from tests.integration.conftest import json_lines
 from tests.integration.options.conftest import SECRET, recordings, replayable

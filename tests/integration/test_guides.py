@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from pytest_packbench import Pack
-from pytest_packbench.cli import main
+from pytest_packbench.commands import main
 from pytest_packbench.packs.agent_safety.outcome import read
 from pytest_packbench.packs.registry import Packs
 from tests.doc_blocks import (

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import yaml
 
-from pytest_packbench.cli import main
+from pytest_packbench.commands import main
 from tests.conftest import forget_variables
 
 if TYPE_CHECKING:

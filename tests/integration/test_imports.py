@@ -33,7 +33,7 @@ ENTRY = {OURS} | {f"{OURS}.{name}" for name in ("plugin", "hookspecs", "packs")}
 PACKS = ("agent_safety", "generic", "tariff")
 LIVE = (
     "engine.metering",
-    "engine.runner",
+    "engine.scheduler",
     "pytest_plugin.prefetch",
 )
 """Modules that only live runs, and those with several attempts in flight, need."""
@@ -139,14 +139,14 @@ def test_a_generic_run(suites: Path, pytester: pytest.Pytester, expected: Expect
     sums = [case("four", input={"sum": "2+2"}, expected={"answer": 4})]
     write_suite(suites / "sums", sums, pack="generic", rules={"target": "sums:act"})
     modules = imported(pytester, "--packbench-suite=sums")
-    assert has_no(modules, *other_packs("generic"), *LIVE, "commands", "cli", "backends.client", "model.cassette")
-    assert has_no(modules, "reports.diff", "reports.github", "runs.resume", "runs.stored", "analysis.changes")
+    assert has_no(modules, *other_packs("generic"), *LIVE, "commands", "backends.client", "model.recording")
+    assert has_no(modules, "reports.diff", "reports.github", "runs.joining", "analysis.changes")
     assert not {"asyncio", "ssl", "concurrent.futures", "filelock", "jsonschema", "regex"} & {*modules}
     expected.check(listed(modules))
     assert {*imported(pytester, "--packbench-suite=sums", "-p", "no:pytest_jsonreport")} <= {*modules}
     modules = imported(pytester, "--packbench-suite=sums", "--packbench-mode=live")
     assert "asyncio" in modules
-    assert has_no(modules, *other_packs("generic"), "backends.client", "model.cassette")
+    assert has_no(modules, *other_packs("generic"), "backends.client", "model.recording")
     assert not {"anthropic", "openai", "ollama", "httpx", "httpx2", "genai_prices"} & {*modules}
     expected.check(listed(modules), "live.txt")
 
@@ -154,7 +154,7 @@ def test_a_generic_run(suites: Path, pytester: pytest.Pytester, expected: Expect
 def test_a_tariff_run(suites: Path, pytester: pytest.Pytester, expected: ExpectedTexts) -> None:
     shutil.copytree(SUITE, suites / "tariff")
     modules = imported(pytester, "--packbench-suite=tariff")
-    assert has_no(modules, *other_packs("tariff"), *LIVE, "reports.diff", "runs.stored", "packs.tariff.lint")
+    assert has_no(modules, *other_packs("tariff"), *LIVE, "reports.diff", "packs.tariff.lint")
     # its target is async, and runs on an event loop
     assert "rapidfuzz" not in modules
     expected.check(listed(modules))
@@ -163,7 +163,7 @@ def test_a_tariff_run(suites: Path, pytester: pytest.Pytester, expected: Expecte
 def test_a_safety_run(suites: Path, pytester: pytest.Pytester, expected: ExpectedTexts) -> None:
     shutil.copytree(SUITE.with_name("harmbench"), suites / "harmbench")
     modules = imported(pytester, "storage/benchmarks/harmbench/cases/contextual/harmless_sum_of_receipt.json")
-    unneeded = ("packs.agent_safety.agentdojo", "packs.agent_safety.injecagent", "reports.diff", "runs.stored")
+    unneeded = ("packs.agent_safety.agentdojo", "packs.agent_safety.injecagent", "reports.diff")
     assert has_no(modules, *other_packs("agent_safety"), *LIVE, *unneeded)
     # its target is async, too
     assert "agentdojo" not in modules

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from pytest_packbench.cli import main
+from pytest_packbench.commands import main
 from pytest_packbench.model.result import Attempt, EndedAttempt, format_timestamp
 from pytest_packbench.runs.journal import Journal, read_journal
 from pytest_packbench.runs.reading import open_run

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from pytest_packbench.cli import main
+from pytest_packbench.commands import main
 from tests.integration.conftest import CASES
 
 if TYPE_CHECKING:

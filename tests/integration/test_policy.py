@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from pytest_packbench.cases.load import case_sha256
-from pytest_packbench.cli import main
+from pytest_packbench.commands import main
 from tests.integration.policy_repository import DATA, SUITE, commit, git, plant
 
 if TYPE_CHECKING:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from pytest_packbench.cli import main
+from pytest_packbench.commands import main
 from tests.integration.policy_repository import SUITE, commit, git
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from pytest_packbench.engine.runner import RunProgress
+from pytest_packbench.engine.scheduler import RunProgress
 from pytest_packbench.pytest_plugin.terminal import progress_line
 
 if TYPE_CHECKING:

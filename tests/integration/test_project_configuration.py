@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from pytest_packbench.cli import main
+from pytest_packbench.commands import main
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -125,7 +125,7 @@ def test_commands_know_the_packs_of_a_conftest_and_write_under_the_root(
 
 SCRIPT = """
 import pathlib, sys
-from pytest_packbench.cli import main
+from pytest_packbench.commands import main
 
 suite = pathlib.Path("storage/benchmarks/own")
 suite.mkdir(parents=True)

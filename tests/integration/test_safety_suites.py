@@ -14,7 +14,7 @@ import httpx
 import ollama
 import pytest
 
-from pytest_packbench.cli import main
+from pytest_packbench.commands import main
 from pytest_packbench.model.record import EvalRecord
 from pytest_packbench.packs.agent_safety.agentdojo import target as agentdojo
 from tests.integration.conftest import json_lines, without_times

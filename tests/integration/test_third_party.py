@@ -15,7 +15,7 @@ import pytest
 import yaml
 
 from pytest_packbench import backends, load_suite, score
-from pytest_packbench.cli import main
+from pytest_packbench.commands import main
 from tests.doc_blocks import ROOT
 
 if TYPE_CHECKING:

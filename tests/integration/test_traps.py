@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import yaml
 
-from pytest_packbench.cli import COMMANDS
+from pytest_packbench.commands import COMMANDS
 from pytest_packbench.testing import case, write_suite
 from tests.doc_blocks import ROOT
 
@@ -31,7 +31,7 @@ EVIL = {"target": f"{FOLDER}.trap:answer", "criteria": [{"python": f"{FOLDER}.tr
 NOTE = "with open({file!r}, 'a') as file:\n    print(__file__, file=file)\n"
 SCRIPT = """
 import io, json, sys
-from pytest_packbench.cli import main
+from pytest_packbench.commands import main
 
 for line in json.loads(sys.argv[1]):
     kept = sys.stdout, sys.stderr

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from pytest_packbench.cli import main
+from pytest_packbench.commands import main
 from pytest_packbench.testing import run_folders
 from tests.doc_blocks import ROOT, blocks
 from tests.integration.conftest import json_lines, without_times

@@ -13,7 +13,7 @@ import unicodedata
 from copy import deepcopy
 from typing import TYPE_CHECKING, Any
 
-from pytest_packbench.model.score import ResultError
+from pytest_packbench.model.result import ResultError
 from pytest_packbench.packs.tariff.decision import BARE_FAILURE, CATEGORIES, STATUSES, word_of
 from pytest_packbench.packs.tariff.model import TariffCase, TariffSuiteConfig
 from pytest_packbench.packs.tariff.notation import parse_code
@@ -24,7 +24,7 @@ from tests.parity import odd_values
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from pytest_packbench.model.score import Score
+    from pytest_packbench.model.result import Score
 
 Json = dict[str, Any]
 Ledger = dict[str, float | None]

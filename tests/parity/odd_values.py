@@ -9,7 +9,7 @@ import math
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from pytest_packbench.model.score import ResultError
+from pytest_packbench.model.result import ResultError
 from pytest_packbench.packs.tariff.outcome import read
 
 if TYPE_CHECKING:

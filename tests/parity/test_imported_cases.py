@@ -6,7 +6,7 @@ from typing import Any
 
 from pytest_packbench.api import score
 from pytest_packbench.model.errors import CaseError
-from pytest_packbench.model.score import ResultError
+from pytest_packbench.model.result import ResultError
 from pytest_packbench.packs.tariff.white_box.cases import to_case
 from tests.parity.test_parity import vectors
 

@@ -17,7 +17,7 @@ import pytest
 import yaml
 
 from pytest_packbench.api import score
-from pytest_packbench.cli import main
+from pytest_packbench.commands import main
 from pytest_packbench.model.errors import CaseError
 from pytest_packbench.model.record import EvalRecord, RecordError
 from pytest_packbench.packs.tariff.scoring import CONTRADICTORY
@@ -25,7 +25,7 @@ from tests.parity.departures import DEPARTURES, READINGS, UNREADABLE, ledger_of,
 from tests.unit.tariff_cases import case, result_of
 
 if TYPE_CHECKING:
-    from pytest_packbench.model.score import Score
+    from pytest_packbench.model.result import Score
 
 
 FOLDER = Path(os.environ.get("PACKBENCH_PARITY", Path(__file__).parents[2].parent / "shared" / "parity"))

@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import yaml
 
-from pytest_packbench.cli import UNUSABLE, main
+from pytest_packbench.commands import UNUSABLE, main
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

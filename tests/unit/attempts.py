@@ -11,14 +11,14 @@ from pytest_packbench import testing
 from pytest_packbench.cases.load import check_case
 from pytest_packbench.engine.contexts import SuiteContext
 from pytest_packbench.engine.metering import Ledger, LiveModels, PricedBackend
-from pytest_packbench.engine.runner import AttemptKey, Flight, Job, Runner, Throttle, WaitTimes
+from pytest_packbench.engine.scheduler import AttemptKey, Flight, Job, Runner, Throttle, WaitTimes
 from pytest_packbench.engine.targets import TargetCaller
 from pytest_packbench.model.case import Case, LoadedCase
 from pytest_packbench.model.pack import Pack, RecordFacts
 from pytest_packbench.model.redaction import Redactor
 from pytest_packbench.model.request import ModelAnswer, ModelRequest, Usage
+from pytest_packbench.model.result import Outcome, ResultError, Score, judged
 from pytest_packbench.model.run import Caps, RunOptions
-from pytest_packbench.model.score import Outcome, ResultError, Score, judged
 from pytest_packbench.model.suite import Prices, Suite, SuiteConfig
 
 if TYPE_CHECKING:

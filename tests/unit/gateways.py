@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from pytest_packbench.engine.gateway import Gateway
 from pytest_packbench.engine.gateway.protocols import PROVIDERS
-from pytest_packbench.model.cassette import GatewayExchange
+from pytest_packbench.model.recording import GatewayExchange
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

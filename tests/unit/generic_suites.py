@@ -12,7 +12,7 @@ from pytest_packbench.packs.generic.model import GenericCase, GenericSuiteConfig
 from pytest_packbench.packs.generic.pack import GenericPack
 
 if TYPE_CHECKING:
-    from pytest_packbench.model.score import Score
+    from pytest_packbench.model.result import Score
 
 
 def suite(text: str) -> GenericSuiteConfig:

@@ -13,9 +13,10 @@ import yaml
 from hypothesis import strategies as st
 
 from pytest_packbench.analysis.changes import Comparison, baseline_outcome
-from pytest_packbench.analysis.conclusion import Conclusion
+from pytest_packbench.analysis.conclusion import Conclusion, run_document
 from pytest_packbench.analysis.counting import (
     MEAN,
+    Listing,
     Numbers,
     Statistics,
     by_case,
@@ -25,23 +26,19 @@ from pytest_packbench.analysis.counting import (
     without_twins,
 )
 from pytest_packbench.analysis.gates import GateJudge
-from pytest_packbench.analysis.listing import Listing
-from pytest_packbench.model.gate import Gate, GateResult
-from pytest_packbench.model.result import Attempt, CaseInfo, Result
+from pytest_packbench.model.report import BaselineLookup, StoredRun
+from pytest_packbench.model.result import Attempt, CaseInfo, Result, Score, Term
 from pytest_packbench.model.run import Run
-from pytest_packbench.model.score import Score, Term
+from pytest_packbench.model.suite import Gate, GateResult
 from pytest_packbench.packs.agent_safety.model import ATTACK_METRICS
-from pytest_packbench.reports.document import run_document
 from pytest_packbench.reports.story import summary_lines, summary_markdown
-from pytest_packbench.runs.reading import StoredRun
-from pytest_packbench.runs.stored import BaselineLookup
-from pytest_packbench.runs.writer import row_line, sort_results
+from pytest_packbench.runs.writing import row_line, sort_results
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from pytest_packbench.analysis.counting import Rule
-    from pytest_packbench.model.metric import Metric
+    from pytest_packbench.model.suite import Metric
 
 
 def data(name: str) -> Any:

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from pytest_packbench.model.authoring import CaseDraft
     from pytest_packbench.model.request import ModelRequest
-    from pytest_packbench.model.score import Score
+    from pytest_packbench.model.result import Score
     from pytest_packbench.packs.agent_safety.outcome import SafetyOutcome
 
 SUITES = Path(__file__).parents[2] / "storage" / "benchmarks"

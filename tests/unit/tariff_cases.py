@@ -18,7 +18,7 @@ from pytest_packbench.packs.tariff.scoring import score
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from pytest_packbench.model.score import Score
+    from pytest_packbench.model.result import Score
 
 
 Json = dict[str, Any]

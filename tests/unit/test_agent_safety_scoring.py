@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import yaml
 
-from pytest_packbench.analysis.formatting import figure_interval, figure_value, grouped_figures
+from pytest_packbench.analysis.statistics import figure_interval, figure_value, grouped_figures
 from pytest_packbench.api import load_suite
 from pytest_packbench.model.errors import CaseError, SuiteError
-from pytest_packbench.model.score import ResultError
+from pytest_packbench.model.result import ResultError
 from pytest_packbench.packs.agent_safety.model import SafetySuiteConfig
 from pytest_packbench.packs.agent_safety.outcome import read
 from pytest_packbench.packs.agent_safety.scoring import score, utility_of

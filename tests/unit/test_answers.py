@@ -13,14 +13,13 @@ from pytest_packbench import AnswerError, score
 from pytest_packbench.analysis.changes import compare
 from pytest_packbench.analysis.counting import fold_case
 from pytest_packbench.engine.attempt import settle_stored
-from pytest_packbench.engine.result_builder import CaseRef, build_result, ended_attempt
+from pytest_packbench.engine.results import CaseRef, build_result, ended_attempt
+from pytest_packbench.model.report import StoredRun
 from pytest_packbench.model.request import AnswerProblem, ModelAnswer, VerifyContext, VerifyRequest
-from pytest_packbench.model.result import ended_from, ended_line
-from pytest_packbench.model.score import EFFECTS, KEPT, VERDICTS, reported
+from pytest_packbench.model.result import EFFECTS, KEPT, VERDICTS, ended_from, ended_line, reported
 from pytest_packbench.packs.agent_safety.outcome import read
 from pytest_packbench.packs.agent_safety.pack import AgentSafetyPack
 from pytest_packbench.packs.tariff.target import verify
-from pytest_packbench.runs.reading import StoredRun
 from tests.unit import safety_runs, tariff_cases
 from tests.unit.attempts import FakeBackend, RunnerContext, context, job, model_request
 from tests.unit.run_builders import case_result, check, gate, lines, run, statistics, summary

@@ -12,11 +12,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import pytest_packbench
-from pytest_packbench.model.gate import Gate
-from pytest_packbench.model.metric import GENERAL_METRICS
-from pytest_packbench.model.result import EXTENSION_KEYS, Attempt, CaseInfo, extension_model
+from pytest_packbench.model.result import EXTENSION_KEYS, Attempt, CaseInfo, Score, extension_model
 from pytest_packbench.model.run import MODES, Run
-from pytest_packbench.model.score import Score
+from pytest_packbench.model.suite import GENERAL_METRICS, Gate
 from pytest_packbench.plugin import BY_NAME
 from tests.doc_blocks import ROOT
 from tests.unit.run_builders import data

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from pytest_packbench.commands.paths import write_file
+from pytest_packbench.commands import write_file
 from pytest_packbench.files import replace_atomic, write_atomic
 
 

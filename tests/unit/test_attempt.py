@@ -13,17 +13,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pytest_packbench.engine.attempt import AttemptState, Failure, attempt
-from pytest_packbench.engine.external_io import TargetError
 from pytest_packbench.engine.recordings import Replay, ReplayError
-from pytest_packbench.engine.result_builder import CaseRef, build_result, build_trial
+from pytest_packbench.engine.results import CaseRef, build_result, build_trial
 from pytest_packbench.engine.targets import as_target, import_target
 from pytest_packbench.model.case import canonical_sha256
-from pytest_packbench.model.cassette import Cassette
 from pytest_packbench.model.pack import Comparison, RecordFacts
 from pytest_packbench.model.record import EvalRecord
+from pytest_packbench.model.recording import Cassette
 from pytest_packbench.model.redaction import Redactor
-from pytest_packbench.model.result import format_timestamp, result_from, result_sent
-from pytest_packbench.model.score import Firing, Score, Term
+from pytest_packbench.model.request import TargetError
+from pytest_packbench.model.result import Firing, Score, Term, format_timestamp, result_from, result_sent
 from tests.cassettes import authored_cassette
 from tests.unit.attempts import EchoPack, case, context, model_request, suite
 

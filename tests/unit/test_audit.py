@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from pytest_packbench.cli import main
+from pytest_packbench.commands import main
 from pytest_packbench.commands.audit import parts, ways_to_break
 from pytest_packbench.testing import case, write_case, write_suite
 from tests.unit import stored_runs

@@ -16,8 +16,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from pytest_packbench.backends import BackendError, BackendOptions, BackendUnusable, open_backend
-from pytest_packbench.backends.answers import counts_in
-from pytest_packbench.backends.client import retry_delay_s
+from pytest_packbench.backends.client import counts_in, retry_delay_s
 from pytest_packbench.model.request import AnswerError, ModelAnswer, ModelRequest, Tool, Usage
 from tests.servers.fake import FakeServer, Received, Reply, closed_port, scripted
 from tests.servers.wire import REPLIES, answer_with, error_reply, parse_request

@@ -15,7 +15,7 @@ from pytest_packbench import load_suite
 from pytest_packbench.cases.files import case_file_sha256, iter_cases, read_case_bytes
 from pytest_packbench.cases.recordings import SourceTexts, find_recording, hide_prompts, source_texts
 from pytest_packbench.model.case import canonical_sha256
-from pytest_packbench.model.score import EFFECTS
+from pytest_packbench.model.result import EFFECTS
 from pytest_packbench.packs.generic.pack import GenericPack
 from pytest_packbench.reports.page import case_data
 from pytest_packbench.reports.page.case_data import NO_SOURCES, SEPARATOR, CaseSources, case_blocks, root_link

@@ -18,6 +18,7 @@ from pydantic import field_validator
 from pytest_packbench import testing
 from pytest_packbench.cases.files import (
     CaseIndex,
+    case_counts,
     case_file_sha256,
     find_case,
     format_location,
@@ -36,7 +37,6 @@ from pytest_packbench.cases.load import (
     read_config,
     scoring_sha256,
 )
-from pytest_packbench.cases.suites import case_counts
 from pytest_packbench.model.case import CASE_ID_LENGTH, Case, LoadedCase, canonical_sha256
 from pytest_packbench.model.errors import CaseError, CassetteError, SuiteError, json_pointer
 from pytest_packbench.model.run import Shard, shard_of

@@ -19,9 +19,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from pytest_packbench.engine.command_target import CommandTarget
-from pytest_packbench.engine.external_io import MAX_RESULT_BYTES, TargetError, TargetFailure
 from pytest_packbench.engine.targets import TargetCaller, run_in_thread
-from pytest_packbench.model.request import AnswerError, VerifyRequest
+from pytest_packbench.model.request import MAX_RESULT_BYTES, AnswerError, TargetError, TargetFailure, VerifyRequest
 from tests.unit.attempts import wait_until
 from tests.unit.run_builders import data
 

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING
 import pytest
 
 from pytest_packbench.analysis.changes import baseline_outcome, committed_baseline, compare, loosened
-from pytest_packbench.model.baseline import BaselineChange
+from pytest_packbench.model.errors import StoredRunError
+from pytest_packbench.model.report import BaselineLookup, StoredRun
+from pytest_packbench.model.stored import BaselineChange
 from pytest_packbench.packs.agent_safety.model import ATTACK_METRICS
-from pytest_packbench.runs.folder import StoredRunError
-from pytest_packbench.runs.reading import StoredRun, open_run
-from pytest_packbench.runs.stored import BaselineLookup
-from pytest_packbench.runs.writer import write_baseline
+from pytest_packbench.runs.reading import open_run
+from pytest_packbench.runs.writing import write_baseline
 from tests.unit.run_builders import ONE_OF_EACH, case_result, changed, check_run, gate, run
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ import pytest
 
 from pytest_packbench.engine.attempt import attempt
 from pytest_packbench.engine.recordings import guard_name, judges_of, parts_of
-from pytest_packbench.model.cassette import CASSETTE_VERSION
+from pytest_packbench.model.recording import CASSETTE_VERSION
 from pytest_packbench.model.request import Tool
 from pytest_packbench.model.run import RunOptions
 from tests.unit.attempts import EchoPack, FakeBackend, RunnerContext, case, context, ignore_tick, job, model_request

@@ -8,10 +8,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from pytest_packbench.engine.contexts import SuiteContexts
-from pytest_packbench.engine.external_io import TargetError
-from pytest_packbench.engine.result_builder import CaseRef
+from pytest_packbench.engine.results import CaseRef
 from pytest_packbench.engine.targets import import_object
-from pytest_packbench.model.request import without_model
+from pytest_packbench.model.request import TargetError, without_model
 from pytest_packbench.model.run import Caps, ExpectedCalls, RunOptions, SetupError
 from tests.cassettes import authored_cassette
 from tests.unit.attempts import EchoPack, case, suite

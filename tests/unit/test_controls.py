@@ -13,17 +13,17 @@ import yaml
 from pytest_packbench.api import load_suite
 from pytest_packbench.cases.lint import lint
 from pytest_packbench.cases.load import parse_control
-from pytest_packbench.cases.packed import packed_files, single_files
 from pytest_packbench.cases.recordings import all_recordings, check_target, find_controls, load_control
-from pytest_packbench.cli import main
-from pytest_packbench.model.control import (
+from pytest_packbench.commands import main
+from pytest_packbench.files import packed_files, single_files
+from pytest_packbench.model.errors import ControlError
+from pytest_packbench.model.recording import (
     ControlEnd,
     ControlExpected,
     ControlResult,
     tally_of,
 )
-from pytest_packbench.model.errors import ControlError
-from pytest_packbench.model.score import Term
+from pytest_packbench.model.result import Term
 from pytest_packbench.packs.generic.pack import GenericPack
 from pytest_packbench.packs.tariff.pack import TariffPack
 from pytest_packbench.testing import case, write_suite

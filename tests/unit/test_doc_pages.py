@@ -22,7 +22,7 @@ import pytest
 import yaml
 
 import pytest_packbench
-from pytest_packbench.cli import COMMANDS, UNUSABLE, declare, main
+from pytest_packbench.commands import COMMANDS, UNUSABLE, declare, main
 from pytest_packbench.commands.validate import KINDS, schema
 from pytest_packbench.packs import TARGET_FILES
 from pytest_packbench.packs.generic.pack import GenericPack

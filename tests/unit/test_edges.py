@@ -16,9 +16,10 @@ from pytest_packbench.cases.recordings import SourceTexts, hide_prompts
 from pytest_packbench.engine.gateway.exchanges import transcript_of
 from pytest_packbench.engine.recordings import parts_of
 from pytest_packbench.model.case import Fraction, StrictModel, Threshold
-from pytest_packbench.model.gate import GateResult
-from pytest_packbench.model.policy import PolicyChange, PolicyOutcome
+from pytest_packbench.model.errors import StoredRunError
+from pytest_packbench.model.report import BaselineLookup, PolicyChange, PolicyOutcome, StoredRun
 from pytest_packbench.model.run import RunOptions
+from pytest_packbench.model.suite import GateResult
 from pytest_packbench.packs.agent_safety.harmbench.behaviors import FileError
 from pytest_packbench.packs.agent_safety.harmbench.classifier import prompts_of, reproduction
 from pytest_packbench.packs.tariff.articles import MatchedArticles
@@ -29,10 +30,9 @@ from pytest_packbench.packs.tariff.outcome import read
 from pytest_packbench.packs.tariff.proof import prove_orders
 from pytest_packbench.packs.tariff.scoring import describe_category
 from pytest_packbench.policy import run_policy
-from pytest_packbench.runs.folder import StoredRunError, ensure_gitignore
-from pytest_packbench.runs.reading import StoredRun, checked_results, open_run
-from pytest_packbench.runs.stored import BaselineLookup
-from pytest_packbench.runs.writer import RunResults, RunWriter
+from pytest_packbench.runs.folder import ensure_gitignore
+from pytest_packbench.runs.reading import checked_results, open_run
+from pytest_packbench.runs.writing import RunResults, RunWriter
 from tests.unit.run_builders import COMPLETE, case_result, changed, document, gate, lines, run
 from tests.unit.stored_runs import RUN, record, records_of
 from tests.unit.tariff_cases import answer, parse_step, rules, score_of

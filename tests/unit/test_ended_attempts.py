@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from pytest_packbench.engine.attempt import settle_stored
-from pytest_packbench.engine.result_builder import CaseRef, build_trial, ended_attempt
+from pytest_packbench.engine.results import CaseRef, build_trial, ended_attempt
 from pytest_packbench.model.result import EndedAttempt, ended_from, ended_line
 from tests.unit.attempts import EchoPack, FakeBackend, RunnerContext, context, job, model_request
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from pytest_packbench.engine.attempt import AttemptState
     from pytest_packbench.engine.contexts import SuiteContext
-    from pytest_packbench.engine.runner import Flight, Job
+    from pytest_packbench.engine.scheduler import Flight, Job
     from pytest_packbench.model.request import VerifyContext, VerifyRequest
 
 

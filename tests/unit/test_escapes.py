@@ -16,10 +16,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pytest_packbench.analysis.changes import BaselineOutcome
-from pytest_packbench.cli import main
-from pytest_packbench.model.control import ControlResult, tally_of
-from pytest_packbench.model.metric import Figure
-from pytest_packbench.model.policy import PolicyChange, PolicyOutcome
+from pytest_packbench.commands import main
+from pytest_packbench.model.recording import ControlResult, tally_of
+from pytest_packbench.model.report import PolicyChange, PolicyOutcome
+from pytest_packbench.model.suite import Figure
 from pytest_packbench.reports.github import FinishedRun, annotation_commands, step_summary
 from pytest_packbench.reports.page import RunPage, page_html, scores_of
 from pytest_packbench.reports.story import summary_lines, summary_markdown

@@ -12,13 +12,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pytest_packbench.files import write_atomic
-from pytest_packbench.model.strict_json import finite_json
-from pytest_packbench.runs.folder import StoredRunError, ensure_gitignore
-from pytest_packbench.runs.lines import (
+from pytest_packbench.files import finite_json, write_atomic
+from pytest_packbench.model.errors import SkippedLines, StoredRunError
+from pytest_packbench.runs.folder import (
     RecordSource,
-    SkippedLines,
     compact_json,
+    ensure_gitignore,
     finite_line,
     read_errors,
     record_source,

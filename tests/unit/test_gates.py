@@ -19,21 +19,17 @@ from pytest_packbench.analysis.changes import (
     compare,
     parse_conditions,
 )
-from pytest_packbench.analysis.conclusion import Scope, conclude, run_verdict
+from pytest_packbench.analysis.conclusion import Scope, conclude, run_document, run_verdict
 from pytest_packbench.analysis.counting import Numbers
 from pytest_packbench.analysis.gates import deferred
-from pytest_packbench.model.gate import Gate, GateResult
-from pytest_packbench.model.metric import GENERAL_METRICS, Metric
-from pytest_packbench.model.suite import SuiteConfig
+from pytest_packbench.model.report import BaselineLookup, StoredRun
+from pytest_packbench.model.suite import GENERAL_METRICS, Gate, GateResult, Metric, SuiteConfig
 from pytest_packbench.packs.agent_safety.model import ATTACK_METRICS
 from pytest_packbench.packs.agent_safety.pack import AgentSafetyPack
 from pytest_packbench.reports.blocks import markdown
 from pytest_packbench.reports.diff import comparison_headline, diff_markdown, sentences, worst_changes
-from pytest_packbench.reports.document import run_document
 from pytest_packbench.reports.page import RunPage, page_html, scores_of
 from pytest_packbench.reports.story import summary_markdown
-from pytest_packbench.runs.reading import StoredRun
-from pytest_packbench.runs.stored import BaselineLookup
 from tests.unit.run_builders import (
     case_result,
     case_results,

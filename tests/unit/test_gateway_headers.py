@@ -12,7 +12,7 @@ import yaml
 from pydantic import ValidationError
 
 from pytest_packbench.engine.gateway.exchanges import transcript_of
-from pytest_packbench.engine.gateway.headers import IGNORED, deciding
+from pytest_packbench.engine.gateway.protocols import IGNORED, deciding
 from pytest_packbench.engine.metering import AnswerCache
 from pytest_packbench.model.case import canonical_sha256
 from pytest_packbench.model.redaction import REDACTED, Redactor
@@ -22,7 +22,7 @@ from tests.unit.gateways import from_file, recording, replaying, stored
 
 if TYPE_CHECKING:
     from pytest_packbench.engine.gateway import CaseTraffic, Gateway
-    from pytest_packbench.model.cassette import GatewayExchange
+    from pytest_packbench.model.recording import GatewayExchange
 
 ROWS = yaml.safe_load(Path(__file__).parent.joinpath("data/gateway_headers.yaml").read_text("utf-8"))
 CREDENTIALS = [name for names in ROWS["credentials"] for name in names]

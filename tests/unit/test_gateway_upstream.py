@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from pytest_packbench.engine.gateway import CaseTraffic, Gateway
-    from pytest_packbench.model.cassette import GatewayExchange
+    from pytest_packbench.model.recording import GatewayExchange
 
 TEXT: Any = [{"role": "user", "content": "x"}]
 ANSWER = json.dumps(openai_reply("Zwölf").body).encode()

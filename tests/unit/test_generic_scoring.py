@@ -19,7 +19,7 @@ from pytest_packbench.cases.load import check_case
 from pytest_packbench.commands.validate import schema
 from pytest_packbench.model.authoring import FiledCase
 from pytest_packbench.model.errors import CaseError, SuiteError
-from pytest_packbench.model.score import Score, Term
+from pytest_packbench.model.result import Score, Term
 from pytest_packbench.packs.generic.pack import GenericPack
 from pytest_packbench.packs.generic.values import MISSING, CriterionError, compile_path
 from pytest_packbench.testing import write_suite

@@ -10,20 +10,20 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from pytest_packbench.analysis.trend import QUARANTINED, like_runs, verdict_of, with_cases
-from pytest_packbench.cli import main
-from pytest_packbench.runs.folder import StoredRunError
+from pytest_packbench.analysis.conclusion import QUARANTINED, like_runs, verdict_of, with_cases
+from pytest_packbench.commands import main
+from pytest_packbench.model.errors import StoredRunError
 from pytest_packbench.runs.reading import earlier_runs, open_complete, open_run
-from pytest_packbench.runs.writer import RunWriter, sort_results
+from pytest_packbench.runs.writing import RunWriter, sort_results
 from tests.unit.run_builders import case_result, document, run
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from pathlib import Path
 
-    from pytest_packbench.analysis.trend import EarlierRun
+    from pytest_packbench.analysis.conclusion import EarlierRun
+    from pytest_packbench.model.report import StoredRun
     from pytest_packbench.model.result import Result
-    from pytest_packbench.runs.reading import StoredRun
     from tests.conftest import ExpectedTexts
 
 

@@ -13,10 +13,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from pytest_packbench.engine.external_io import MAX_RESULT_BYTES, TargetError, TargetFailure
 from pytest_packbench.engine.http_target import HEADERS_VARIABLE, HttpTarget, shown_url
 from pytest_packbench.engine.targets import TargetCaller, run_in_thread
-from pytest_packbench.model.request import AnswerError, VerifyRequest
+from pytest_packbench.model.request import MAX_RESULT_BYTES, AnswerError, TargetError, TargetFailure, VerifyRequest
 from tests.servers.fake import FakeServer, Received, Reply, closed_port, scripted
 from tests.unit.attempts import wait_until
 from tests.unit.run_builders import data

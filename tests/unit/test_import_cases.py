@@ -17,8 +17,8 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_packbench.cli import main
-from pytest_packbench.commands.import_ import CheckedCase, Destination
+from pytest_packbench.commands import main
+from pytest_packbench.commands.authoring import CheckedCase, Destination
 from pytest_packbench.model.authoring import CaseDraft, Importer, case_id
 from pytest_packbench.model.case import CASE_ID
 from pytest_packbench.packs.generic.pack import GenericPack

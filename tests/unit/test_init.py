@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from pytest_packbench.api import load_suite
-from pytest_packbench.cli import UsageError, main
-from pytest_packbench.commands.baseline import write_first_baseline
+from pytest_packbench.commands import UsageError, main
+from pytest_packbench.commands.judging import write_first_baseline
 from pytest_packbench.packs.registry import Packs
 
 if TYPE_CHECKING:

@@ -15,12 +15,12 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from pytest_packbench.cases import git_tree
-from pytest_packbench.cli import main
+from pytest_packbench import policy
+from pytest_packbench.commands import main
 from pytest_packbench.engine.metering import AnswerCache
 from pytest_packbench.files import LIMITS
-from pytest_packbench.model.policy import PolicyError
 from pytest_packbench.model.redaction import Redactor
+from pytest_packbench.model.report import PolicyError
 from pytest_packbench.packs.tariff import schedule
 from pytest_packbench.testing import case, write_case
 from tests.unit.run_builders import case_result
@@ -197,8 +197,8 @@ def test_a_file_of_a_commit_is_bounded(tmp_path: Path, monkeypatch: pytest.Monke
     identity = ["-c", "user.name=a", "-c", "user.email=a@example.com"]
     for words in (["init", "-q"], ["add", "."], [*identity, "commit", "-qm", "x"]):
         subprocess.run(["git", *words], cwd=tmp_path, check=True)
-    monkeypatch.setattr(git_tree, "_LIMIT", LIMITS["policy"]._replace(size=50))
-    with git_tree.commit_folder(tmp_path, "HEAD") as commit:
+    monkeypatch.setattr(policy, "_FILE_LIMIT", LIMITS["policy"]._replace(size=50))
+    with policy.commit_folder(tmp_path, "HEAD") as commit:
         assert commit.unpack("small.json").read_bytes() == b"x"
         with pytest.raises(
             PolicyError, match=r"^large\.json: in HEAD it is larger than 50 bytes; split it into several"

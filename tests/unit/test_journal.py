@@ -13,8 +13,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_packbench.model.result import EndedAttempt, Result, ended_from, ended_line, format_timestamp
-from pytest_packbench.runs.folder import StoredRunError
+from pytest_packbench.model.errors import StoredRunError
+from pytest_packbench.model.result import EndedAttempt, Result, UnreadAnswer, ended_from, ended_line, format_timestamp
 from pytest_packbench.runs.journal import (
     ENDED_KEY,
     Journal,
@@ -95,12 +95,13 @@ BAD_RESULTS = [
     b"",
     b"[" * 100_000,
     b'{"tags":1,"terms":[]}',
+    b'{"packbench_ended":null}',
 ]
 BAD_HEADERS = {
-    b'{"packbench_journal": 2, "run": {}}': "not a result: /packbench_journal: got 2; expected 1",
-    b'{"packbench_journal": 1, "run": []}': "not a result: ",
-    b'{"packbench_journal": 1, "run": {"findings": "f"}}': "not a result: /run/run_id: the key",
-    b'{"packbench_journal": 1, "run": {}}': "not a result: /run/run_id: the key",
+    b'{"packbench_journal": 2, "run": {}}': "not a header: /packbench_journal: got 2; expected 1",
+    b'{"packbench_journal": 1, "run": []}': "not a header: ",
+    b'{"packbench_journal": 1, "run": {"findings": "f"}}': "not a header: /run/run_id: the key",
+    b'{"packbench_journal": 1, "run": {}}': "not a header: /run/run_id: the key",
 }
 
 
@@ -190,6 +191,13 @@ def test_an_edited_ended_attempt_is_refused(path: Path, change: dict[str, Any], 
     path.write_text(json.dumps(line) + "\n", encoding="utf-8")
     with pytest.raises(StoredRunError, match=re.escape(f"journal.jsonl:1: not a result: {problem}")):
         read_journal(path)[1]
+
+
+def test_what_a_later_version_adds_to_an_unreadable_answer_is_ignored(path: Path) -> None:
+    unread = {"term": "later_term", "reason": "r", "later": 1}
+    path.write_text(json.dumps({ENDED_KEY: {**ended_line(ended()), "unread": unread}}) + "\n", encoding="utf-8")
+    (entry,) = read_journal(path)[1]
+    assert entry.attempt.unread == UnreadAnswer("unreadable_answer", "r")
 
 
 def test_the_last_entry_of_each_attempt_counts_in_whatever_journal_it_is() -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pytest_packbench.cases.lint import OWN_RULES, PROFILES, SOFT_RULES
-from pytest_packbench.cli import main
+from pytest_packbench.commands import main
 from pytest_packbench.packs.tariff.pack import TariffPack
 from tests.unit.small_tariff_suite import small_suite
 

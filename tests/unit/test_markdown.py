@@ -15,14 +15,14 @@ from hypothesis import strategies as st
 
 from pytest_packbench.analysis.changes import BaselineOutcome
 from pytest_packbench.analysis.conclusion import times_of
-from pytest_packbench.analysis.formatting import (
+from pytest_packbench.analysis.counting import MAX_ROWS
+from pytest_packbench.analysis.statistics import (
     format_interval,
     format_percent,
     format_score,
     format_terms,
     format_with_bounds,
 )
-from pytest_packbench.analysis.listing import MAX_ROWS
 from pytest_packbench.model.run import Run
 from pytest_packbench.reports.blocks import Cell, Table, escape_markdown, markdown
 from pytest_packbench.reports.github import (
@@ -35,7 +35,7 @@ from pytest_packbench.reports.github import (
 )
 from pytest_packbench.reports.story import MAX_CASES, Place, summary_lines, summary_markdown
 from pytest_packbench.reports.terminal import escape_commands, one_line, printable, text_table
-from pytest_packbench.runs.writer import row_line
+from pytest_packbench.runs.writing import row_line
 from tests.unit.run_builders import (
     COMPLETE,
     ONE_OF_EACH,
@@ -56,8 +56,8 @@ from tests.unit.run_builders import (
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from pytest_packbench.model.gate import Gate
     from pytest_packbench.model.result import Result
+    from pytest_packbench.model.suite import Gate
     from tests.conftest import ExpectedTexts
 
 

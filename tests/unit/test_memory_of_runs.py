@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from pytest_packbench.cli import main
-from pytest_packbench.runs.writer import RunWriter
+from pytest_packbench.commands import main
+from pytest_packbench.runs.writing import RunWriter
 from tests.unit.run_builders import case_result, document
 from tests.unit.stored_runs import recorded_result, run_of, suite
 

@@ -8,16 +8,15 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from pytest_packbench.backends.answers import UnreadableAnswer, parse_json_text
+from pytest_packbench.backends.client import UnreadableAnswer, parse_json_text
 from pytest_packbench.cases.load import JsonError, parse_case, parse_json, parse_yaml
-from pytest_packbench.cli import main
+from pytest_packbench.commands import main
 from pytest_packbench.engine.gateway.exchanges import RecordedCall, answer_as_json
-from pytest_packbench.model.errors import CaseError, SuiteError
+from pytest_packbench.model.errors import CaseError, StoredRunError, SuiteError
 from pytest_packbench.packs.generic.pack import GenericPack
-from pytest_packbench.runs.folder import StoredRunError
 from pytest_packbench.runs.journal import Journal
 from pytest_packbench.runs.reading import open_run, read_baseline
-from pytest_packbench.runs.writer import write_report
+from pytest_packbench.runs.writing import write_report
 from pytest_packbench.testing import case, score, write_suite
 from tests.unit.run_builders import case_result, run
 from tests.unit.stored_runs import merge, run_of, suite, write

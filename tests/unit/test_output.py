@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from pytest_packbench.engine.output import CapturedOutput, StreamRouter, capturing_context, is_outside_cases
+from pytest_packbench.engine.scheduler import CapturedOutput, StreamRouter, capturing_context, is_outside_cases
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -65,7 +65,7 @@ def test_each_case_has_its_own_output(capsys: Capsys) -> None:
 PRINTING = """
 import io, sys
 from contextvars import Context
-from pytest_packbench.engine.output import CapturedOutput, StreamRouter, capturing_context
+from pytest_packbench.engine.scheduler import CapturedOutput, StreamRouter, capturing_context
 
 class Slow:
     def __str__(self):

@@ -15,16 +15,14 @@ import pytest
 from pytest_packbench import VerifyRequest, without_model
 from pytest_packbench.backends import BackendError
 from pytest_packbench.engine.contexts import SuiteContexts
-from pytest_packbench.engine.external_io import TargetError
+from pytest_packbench.engine.gateway import Serving
 from pytest_packbench.engine.metering import AnswerCache, Ledger, PricedBackend
-from pytest_packbench.engine.serving import Serving
 from pytest_packbench.engine.targets import as_target
 from pytest_packbench.model.redaction import Redactor
-from pytest_packbench.model.request import ModelAnswer, Usage
-from pytest_packbench.model.run import Caps, RunOptions, SetupError
+from pytest_packbench.model.request import ModelAnswer, TargetError, Usage
+from pytest_packbench.model.run import Caps, RunOptions, SetupError, sum_spending
 from pytest_packbench.model.suite import Prices, Suite
 from pytest_packbench.reports.terminal import spent_text
-from pytest_packbench.runs.metadata import sum_spending
 from tests.servers.fake import FakeServer, Reply
 from tests.unit.attempts import PRICE, EchoPack, FakeBackend, RunnerContext, context, job, model_request, suite
 

@@ -10,9 +10,9 @@ import pytest
 
 from pytest_packbench import load_suite
 from pytest_packbench.cases.files import iter_cases, load_case
-from pytest_packbench.cases.packed import packed_files, single_files
 from pytest_packbench.cases.recordings import find_recording
-from pytest_packbench.cli import main
+from pytest_packbench.commands import main
+from pytest_packbench.files import packed_files, single_files
 from pytest_packbench.model.errors import CassetteError
 from pytest_packbench.packs.registry import Packs
 from tests.integration.test_bundled import SOURCES, contents, pack

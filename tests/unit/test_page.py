@@ -13,19 +13,15 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from pytest_packbench.analysis.conclusion import Times, conclude
-from pytest_packbench.model.control import ControlResult, tally_of
-from pytest_packbench.model.metric import Figure, Interval, Panel
 from pytest_packbench.model.pack import panels_of
-from pytest_packbench.model.policy import PolicyChange, PolicyOutcome
-from pytest_packbench.model.report import Group, Outline, Totals
-from pytest_packbench.model.suite import SuiteConfig
+from pytest_packbench.model.recording import ControlResult, tally_of
+from pytest_packbench.model.report import BaselineLookup, Group, Outline, PolicyChange, PolicyOutcome, StoredRun, Totals
+from pytest_packbench.model.suite import Figure, Interval, Panel, SuiteConfig
 from pytest_packbench.packs.registry import builtin
 from pytest_packbench.packs.tariff import metrics
+from pytest_packbench.reports.blocks import Range, bars_svg, interval_svg, share_range, trend_svg
 from pytest_packbench.reports.page import RunPage, page_html, scores_of
 from pytest_packbench.reports.page.case_data import NO_SOURCES, case_blocks
-from pytest_packbench.reports.plots import Range, bars_svg, interval_svg, share_range, trend_svg
-from pytest_packbench.runs.reading import StoredRun
-from pytest_packbench.runs.stored import BaselineLookup
 from tests.unit.run_builders import COMPLETE, ONE_OF_EACH, case_result, case_results, changed, conclusion_of, gate, run
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ import pytest
 
 from pytest_packbench import policy as policies
 from pytest_packbench.cases.files import CaseLocation
-from pytest_packbench.model.policy import same
+from pytest_packbench.model.report import same
 from pytest_packbench.policy import Policy, PolicyCase, differences, policy_changes
 
 TEST_ID = "toy:plain:a"

@@ -11,17 +11,18 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from pytest_packbench.api import load_suite
-from pytest_packbench.cases.files import read_case_bytes
-from pytest_packbench.cases.git_tree import commit_folder, find_commit, left_at
-from pytest_packbench.cases.suites import Project
+from pytest_packbench.cases.files import Project, read_case_bytes
 from pytest_packbench.model.case import canonical_sha256
-from pytest_packbench.model.policy import PolicyError
+from pytest_packbench.model.report import PolicyError
 from pytest_packbench.model.suite import SuiteConfig
 from pytest_packbench.packs.registry import Packs
 from pytest_packbench.policy import (
     code_hashes,
+    commit_folder,
     compare_policy,
+    find_commit,
     function_modules,
+    left_at,
     open_base,
     policy_of,
     policy_settings,

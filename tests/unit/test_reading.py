@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from pytest_packbench.runs.folder import StoredRunError
+from pytest_packbench.model.errors import StoredRunError
 from pytest_packbench.runs.reading import open_run
-from pytest_packbench.runs.writer import RunWriter
+from pytest_packbench.runs.writing import RunWriter
 from tests.unit.run_builders import COMPLETE, case_result, check_run, document, gate
 from tests.unit.stored_runs import read_jsonl, recorded_result, run_of, suite, write, write_jsonl
 

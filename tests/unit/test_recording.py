@@ -15,7 +15,7 @@ from pytest_packbench.backends import BackendError
 from pytest_packbench.engine.attempt import attempt
 from pytest_packbench.engine.metering import ModelCall
 from pytest_packbench.engine.recordings import Replay, UnrecordableError, model_exchanges, transcript
-from pytest_packbench.model.cassette import Cassette
+from pytest_packbench.model.recording import Cassette
 from pytest_packbench.model.redaction import Redactor
 from pytest_packbench.model.request import AnswerProblem, ModelAnswer, ModelRequest, ToolCall, Usage
 from tests.cassettes import authored_cassette

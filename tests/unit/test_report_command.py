@@ -15,9 +15,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pytest_packbench.analysis.records import DIMENSIONS, MAX_DUPLICATES, MAX_FAILING, overview
-from pytest_packbench.cli import main
+from pytest_packbench.commands import main
+from pytest_packbench.commands.report import overview_markdown
 from pytest_packbench.model.record import EVAL_DECISIONS, EVAL_SUITES
-from pytest_packbench.reports.overview_markdown import overview_markdown
 from tests.unit.run_builders import data
 from tests.unit.stored_runs import RUN, error, file_of, folder_of, line, lines_of, record, records_of
 

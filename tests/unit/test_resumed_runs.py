@@ -9,8 +9,7 @@ from typing import Any
 
 import pytest
 
-from pytest_packbench.runs.journal import Journal, is_locked
-from pytest_packbench.runs.resume import (
+from pytest_packbench.runs.joining import (
     MISSING_CASE,
     PriorResults,
     ResumedRun,
@@ -19,6 +18,7 @@ from pytest_packbench.runs.resume import (
     fill_missing_trials,
     find_resumed,
 )
+from pytest_packbench.runs.journal import Journal, is_locked
 from tests.unit.run_builders import case_result, run
 from tests.unit.stored_runs import run_of, suite, write
 from tests.unit.test_journal import ended

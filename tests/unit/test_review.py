@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from pytest_packbench.cases.load import case_sha256
-from pytest_packbench.cli import main
+from pytest_packbench.commands import main
 from pytest_packbench.model.pack import can_accept
 from pytest_packbench.packs.registry import builtin
 from pytest_packbench.packs.tariff.notation import noted_like

@@ -6,7 +6,7 @@ import unicodedata
 
 import pytest
 
-from pytest_packbench.model.spelling import fold, spellings
+from pytest_packbench.model.errors import fold, spellings
 
 EQUAL = [
     (

@@ -20,7 +20,9 @@ from benchmarks.intervals import KINDS, coverage, ends_of
 from pytest_packbench.analysis.changes import Comparison, compare
 from pytest_packbench.analysis.counting import (
     ALL,
+    Listing,
     Numbers,
+    ResultSums,
     TrialsRuleError,
     by_case,
     cluster_facet,
@@ -31,25 +33,24 @@ from pytest_packbench.analysis.counting import (
     standard_error,
     trials_rule_of,
 )
-from pytest_packbench.analysis.formatting import figure_interval, format_duration
 from pytest_packbench.analysis.gates import GateJudge
-from pytest_packbench.analysis.intervals import (
+from pytest_packbench.analysis.statistics import (
     PairedMean,
     exact_bound,
+    figure_interval,
+    format_duration,
     mcnemar_p_value,
     paired_mean,
     unseen_rate_bound,
     wilson_interval,
 )
-from pytest_packbench.analysis.listing import Listing
-from pytest_packbench.analysis.metrics import ResultSums
-from pytest_packbench.model.metric import Figure, Interval, Profile
+from pytest_packbench.model.errors import StoredRunError
+from pytest_packbench.model.report import StoredRun
 from pytest_packbench.model.run import CLUSTER_SETTING
+from pytest_packbench.model.suite import Figure, Interval, Profile
 from pytest_packbench.packs.agent_safety.model import ATTACK_METRICS
 from pytest_packbench.reports.diff import diff_markdown
-from pytest_packbench.runs.folder import StoredRunError
-from pytest_packbench.runs.reading import StoredRun
-from pytest_packbench.runs.writer import sort_results
+from pytest_packbench.runs.writing import sort_results
 from tests.unit.run_builders import (
     COMPLETE,
     any_case_result,

@@ -15,16 +15,14 @@ from typing import TYPE_CHECKING, Any
 import jsonschema
 import pytest
 
-from pytest_packbench.analysis.conclusion import conclude
+from pytest_packbench.analysis.conclusion import conclude, run_document
 from pytest_packbench.api import load_suite
-from pytest_packbench.cli import main
+from pytest_packbench.commands import main
 from pytest_packbench.commands.validate import schema
-from pytest_packbench.model.report import Outline
-from pytest_packbench.reports.document import run_document
+from pytest_packbench.model.report import BaselineLookup, Outline
 from pytest_packbench.runs.journal import Journal
 from pytest_packbench.runs.reading import open_run
-from pytest_packbench.runs.stored import BaselineLookup
-from pytest_packbench.runs.writer import RunWriter
+from pytest_packbench.runs.writing import RunWriter
 from pytest_packbench.testing import case
 from tests.unit.run_builders import case_result, changed
 from tests.unit.stored_runs import EMPTY_CASE, recorded_result, run_of, suite

@@ -12,21 +12,18 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from pytest_packbench.analysis.changes import committed_baseline
-from pytest_packbench.cli import main
+from pytest_packbench.analysis.conclusion import run_document
+from pytest_packbench.commands import main
 from pytest_packbench.commands.validate import kind_of, schema
-from pytest_packbench.model.baseline import BaselineChange
-from pytest_packbench.model.errors import format_value
-from pytest_packbench.model.policy import ReviewMark
-from pytest_packbench.model.result import Result, extension_model, extension_problem, result_from
-from pytest_packbench.model.score import VERDICTS
+from pytest_packbench.model.errors import StoredRunError, format_value
+from pytest_packbench.model.report import BaselineLookup, ReviewMark
+from pytest_packbench.model.result import VERDICTS, Result, extension_model, extension_problem, result_from
+from pytest_packbench.model.stored import BaselineChange
 from pytest_packbench.packs.registry import Packs
-from pytest_packbench.reports.document import run_document
-from pytest_packbench.runs.folder import StoredRunError
+from pytest_packbench.runs.joining import PriorResults
 from pytest_packbench.runs.journal import Journal, read_journal
-from pytest_packbench.runs.reading import open_run
-from pytest_packbench.runs.resume import PriorResults
-from pytest_packbench.runs.stored import BaselineLookup, find_baseline
-from pytest_packbench.runs.writer import RunResults, RunWriter, sort_results, write_baseline
+from pytest_packbench.runs.reading import find_baseline, open_run
+from pytest_packbench.runs.writing import RunResults, RunWriter, sort_results, write_baseline
 from tests.unit.run_builders import any_results, case_result, conclusion_of, data, run
 from tests.unit.stored_runs import line, recorded_result, run_of, suite, write
 

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from pydantic import ValidationError
 
-from pytest_packbench.model.gate import Gate
 from pytest_packbench.model.pack import record_facts
-from pytest_packbench.model.score import UNREADABLE
+from pytest_packbench.model.result import UNREADABLE
+from pytest_packbench.model.suite import Gate
 from pytest_packbench.packs.tariff.edition import load_edition
 from pytest_packbench.packs.tariff.metrics import duty_gap, figures
 from pytest_packbench.packs.tariff.pack import TariffPack
@@ -18,8 +18,8 @@ from tests.unit.run_builders import case_result, changed, check_run, run
 from tests.unit.tariff_cases import Json, case, parse_step, result_of, rules, table
 
 if TYPE_CHECKING:
-    from pytest_packbench.model.metric import Figure
     from pytest_packbench.model.result import Result
+    from pytest_packbench.model.suite import Figure
     from tests.conftest import ExpectedTexts
 
 TABLE = table("tariff_metrics")

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_packbench.model.score import Breakdown, Firing, ResultError
+from pytest_packbench.model.result import Breakdown, Firing, ResultError
 from pytest_packbench.packs.tariff.outcome import TariffOutcome, read
 from tests.unit.tariff_cases import RIGHT, Json, answer, refusal, result_of, table
 

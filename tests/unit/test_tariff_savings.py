@@ -13,7 +13,7 @@ from tests.unit.tariff_cases import Json, case, refusal, table
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from pytest_packbench.model.score import Score
+    from pytest_packbench.model.result import Score
 
 TABLE = table("tariff_savings")
 GROUPS = ("right answers", "wrong targets", "wrong levers", "wrong rates", "too small a saving", "no savings")

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from pytest_packbench.api import load_suite
 from pytest_packbench.cases.load import parse_case
-from pytest_packbench.cli import main
+from pytest_packbench.commands import main
 from pytest_packbench.engine.attempt import attempt
 from pytest_packbench.engine.contexts import SuiteContext
 from pytest_packbench.engine.recordings import Replay

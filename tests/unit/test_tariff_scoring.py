@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_packbench.model.score import Breakdown
+from pytest_packbench.model.result import Breakdown
 from pytest_packbench.packs.tariff.model import TariffCase
 from pytest_packbench.packs.tariff.outcome import TariffOutcome, read
 from pytest_packbench.packs.tariff.pack import TariffPack
@@ -21,7 +21,7 @@ from pytest_packbench.packs.tariff.scoring import UNSAFE_TERMS, score
 from tests.unit.tariff_cases import CHANGE, RIGHT, Json, answer, case, result_of, rules, score_of, table
 
 if TYPE_CHECKING:
-    from pytest_packbench.model.score import Score
+    from pytest_packbench.model.result import Score
     from pytest_packbench.packs.tariff.model import TariffSuiteConfig
     from tests.conftest import ExpectedTexts
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pytest_packbench.model.errors import pluralize
-from pytest_packbench.model.score import Score, Term
+from pytest_packbench.model.result import Score, Term
 from pytest_packbench.reports.terminal import headline, spent_text, transcript_lines, trials_lines
 from tests.unit.run_builders import case_result, data
 

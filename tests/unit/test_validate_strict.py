@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from pytest_packbench.cli import main
+from pytest_packbench.commands import main
 from tests.parity.test_parity import vectors
 
 RECORD = {

@@ -13,9 +13,9 @@ import pytest_packbench.analysis
 import pytest_packbench.model
 
 # sums, rows and tables that are filled one by one
-FILLED = {"GroupChanges", "RecordSums", "ResultSums", "TopRows"}
+FILLED = {"GroupChanges", "RecordSums", "ResultSums", "SkippedLines", "TopRows"}
 # with few fields, or many at a time
-BY_POSITION = {"HookDecision", "PolicyChange", "PolicyOutcome", "Profile", "Refusals", "Shard", *FILLED}
+BY_POSITION = {"HookDecision", "PolicyChange", "PolicyOutcome", "Profile", "Refusals", "Shard", "UnreadAnswer", *FILLED}
 # their properties are kept, or other classes add attributes
 WITHOUT_SLOTS = {"EvalRecord", "GroupChanges", "HookDecision", "WatchedContext"}
 CLASSES = [

@@ -15,19 +15,20 @@ from os.path import commonprefix
 from typing import TYPE_CHECKING, Any
 
 from pytest_packbench.engine.gateway import stamps
-from pytest_packbench.engine.gateway.headers import SHOWN, as_recorded, deciding
 from pytest_packbench.engine.gateway.protocols import (
     CHATS,
+    SHOWN,
+    as_recorded,
+    deciding,
     is_stream,
     joined_texts,
     model_of,
     uses_tokens,
     without_keys,
 )
+from pytest_packbench.files import NUMBERS
 from pytest_packbench.model.case import canonical_sha256
-from pytest_packbench.model.credentials import without_credentials, without_secrets
-from pytest_packbench.model.redaction import Redactor
-from pytest_packbench.model.strict_json import NUMBERS
+from pytest_packbench.model.redaction import Redactor, without_credentials, without_secrets
 
 if TYPE_CHECKING:
     import asyncio
@@ -36,7 +37,7 @@ if TYPE_CHECKING:
     from pytest_packbench.backends import BackendError
     from pytest_packbench.engine.gateway.service import Gateway
     from pytest_packbench.engine.metering import CallLimit
-    from pytest_packbench.model.cassette import GatewayExchange
+    from pytest_packbench.model.recording import GatewayExchange
     from pytest_packbench.model.request import Usage
 
 KEPT_HEADERS = (

@@ -11,12 +11,14 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pytest_packbench.backends import BackendError
-from pytest_packbench.backends.errors import OVERLOADED, ErrorFactory
+from pytest_packbench.backends.client import OVERLOADED, ErrorFactory
 from pytest_packbench.engine.gateway import stamps
 from pytest_packbench.engine.gateway.exchanges import KEPT_HEADERS, UNSUPPORTED, CaseTraffic, RecordedCall
-from pytest_packbench.engine.gateway.headers import as_recorded, deciding
 from pytest_packbench.engine.gateway.protocols import (
     PROVIDERS,
+    Provider,
+    as_recorded,
+    deciding,
     error_body,
     error_in,
     is_allowed,
@@ -27,18 +29,16 @@ from pytest_packbench.engine.gateway.protocols import (
     variables_for,
     without_login,
 )
-from pytest_packbench.engine.gateway.server import LoopbackServer
+from pytest_packbench.engine.gateway.server import LoopbackServer, Reply, Request
 from pytest_packbench.engine.offline import note_late
 from pytest_packbench.model.redaction import Redactor
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from pytest_packbench.engine.gateway.protocols import Provider
-    from pytest_packbench.engine.gateway.server import Reply, Request
     from pytest_packbench.engine.gateway.upstream import Answer, Upstream
     from pytest_packbench.engine.metering import AnswerCache, Ledger
-    from pytest_packbench.model.cassette import GatewayExchange
+    from pytest_packbench.model.recording import GatewayExchange
     from pytest_packbench.model.suite import Prices
 
 MAX_ANSWER_BYTES = 64 * 1024 * 1024
@@ -568,7 +568,7 @@ async def _refuse(asked: _Asked, status: int, kind: str, message: str, *, is_ret
 
 
 def _exchange_of(stored: Any) -> GatewayExchange | None:
-    from pytest_packbench.model.cassette import GatewayExchange
+    from pytest_packbench.model.recording import GatewayExchange
 
     # nothing is stored, or what is no exchange
     with suppress(ValueError):

@@ -9,14 +9,13 @@ from pydantic import Field, model_validator
 from pydantic_core import PydanticCustomError
 
 from pytest_packbench.model.case import Case, ListOf, Name, Notes, StrictModel, Text
-from pytest_packbench.model.metric import Metric
-from pytest_packbench.model.suite import SuiteConfig
+from pytest_packbench.model.suite import Metric, SuiteConfig
 from pytest_packbench.packs.agent_safety.guards.base import TIME_LIMIT_S
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from pytest_packbench.model.metric import Profile
+    from pytest_packbench.model.suite import Profile
 
 Benchmark = Literal["agentdojo", "harmbench", "injecagent"]
 GuardEvent = Literal["on_prompt_submit", "on_tool_list", "on_tool_output", "pre_tool_use", "on_final_answer"]

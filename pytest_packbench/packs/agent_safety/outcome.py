@@ -13,7 +13,7 @@ from pydantic import ConfigDict, Field, ValidationError
 from pytest_packbench.model.case import ListOf, StrictModel, Text
 from pytest_packbench.model.errors import validation_problems
 from pytest_packbench.model.request import AnswerError
-from pytest_packbench.model.score import Breakdown, Firing, Outcome, ResultError
+from pytest_packbench.model.result import Breakdown, Firing, Outcome, ResultError
 
 if TYPE_CHECKING:
     from pytest_packbench.model.pack import Decision

@@ -18,9 +18,9 @@ if TYPE_CHECKING:
 
     from pytest_packbench.model.authoring import Importer, Starter
     from pytest_packbench.model.case import Case
-    from pytest_packbench.model.metric import Figure, Panel
     from pytest_packbench.model.request import Target, VerifyContext, Worlds
-    from pytest_packbench.model.score import Score
+    from pytest_packbench.model.result import Score
+    from pytest_packbench.model.suite import Figure, Panel
     from pytest_packbench.packs.agent_safety.outcome import SafetyOutcome
 
 # an injection task that every environment of AgentDojo has

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from pytest_packbench.model.score import TRUNCATED, UNREADABLE, Score, Term, judged, unread_score
+from pytest_packbench.model.result import TRUNCATED, UNREADABLE, Score, Term, judged, unread_score
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from pytest_packbench.model.pack import Decision
-    from pytest_packbench.model.score import Verdict
+    from pytest_packbench.model.result import Verdict
     from pytest_packbench.packs.agent_safety.model import SafetyCase, SafetySuiteConfig
     from pytest_packbench.packs.agent_safety.outcome import SafetyOutcome
 

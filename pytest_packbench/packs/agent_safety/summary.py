@@ -14,8 +14,8 @@ from collections import Counter
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pytest_packbench.model.errors import pluralize
-from pytest_packbench.model.metric import AUTHORED, Figure, Panel
-from pytest_packbench.model.score import UNREAD
+from pytest_packbench.model.result import UNREAD
+from pytest_packbench.model.suite import AUTHORED, Figure, Panel
 from pytest_packbench.packs.agent_safety.model import NO_ATTACK
 from pytest_packbench.packs.agent_safety.scoring import weakest_note
 

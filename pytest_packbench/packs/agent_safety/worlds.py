@@ -17,9 +17,9 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic import PrivateAttr
 
+from pytest_packbench.files import SURROGATE
 from pytest_packbench.model.request import AnswerError, VerifyRequest
-from pytest_packbench.model.score import ResultError
-from pytest_packbench.model.strict_json import SURROGATE
+from pytest_packbench.model.result import ResultError
 from pytest_packbench.packs.agent_safety.outcome import read
 from pytest_packbench.packs.agent_safety.serving import Output, WorldClosedError, WorldServer
 

@@ -24,8 +24,7 @@ from pydantic import (
 from pydantic_core import PydanticCustomError
 
 from pytest_packbench.model.case import Fraction, StrictModel, Text
-from pytest_packbench.model.errors import format_value, json_pointer
-from pytest_packbench.model.spelling import spellings
+from pytest_packbench.model.errors import format_value, json_pointer, spellings
 from pytest_packbench.packs.generic.values import (
     GENERIC,
     MISSING,

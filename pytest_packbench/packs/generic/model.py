@@ -15,9 +15,8 @@ from pydantic import AfterValidator, Field, TypeAdapter, ValidationError, model_
 from pydantic_core import InitErrorDetails, PydanticCustomError, core_schema
 
 from pytest_packbench.model.case import Case, Fraction, ListOf, Notes, StrictModel, Threshold
-from pytest_packbench.model.errors import format_value
-from pytest_packbench.model.score import TOLERANCE
-from pytest_packbench.model.spelling import fold
+from pytest_packbench.model.errors import fold, format_value
+from pytest_packbench.model.result import TOLERANCE
 from pytest_packbench.model.suite import SuiteConfig
 from pytest_packbench.packs.generic.criteria import (
     Contains,

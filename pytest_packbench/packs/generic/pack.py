@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from pytest_packbench.model.authoring import FiledCase, Finding, Importer, Starter
     from pytest_packbench.model.pack import Decision
-    from pytest_packbench.model.score import Score
+    from pytest_packbench.model.result import Score
     from pytest_packbench.packs.generic.criteria import Criterion
     from pytest_packbench.packs.generic.scoring import GenericOutcome
 

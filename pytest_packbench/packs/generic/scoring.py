@@ -9,9 +9,8 @@ import json
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from pytest_packbench.model.errors import CaseError, Problem, format_value, json_pointer
-from pytest_packbench.model.score import Outcome, ResultError, Score, Term, judged
-from pytest_packbench.model.spelling import fold, spellings
+from pytest_packbench.model.errors import CaseError, Problem, fold, format_value, json_pointer, spellings
+from pytest_packbench.model.result import Outcome, ResultError, Score, Term, judged
 from pytest_packbench.packs.generic.criteria import Grade
 from pytest_packbench.packs.generic.model import no_expected_value
 from pytest_packbench.packs.generic.values import MISSING, CriterionError, leaves, look_alike, truncate

@@ -18,8 +18,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, NamedTuple
 from pydantic import AfterValidator, ValidationError
 from pydantic_core import InitErrorDetails, PydanticCustomError
 
-from pytest_packbench.model.errors import format_value, suggestion
-from pytest_packbench.model.spelling import fold
+from pytest_packbench.model.errors import fold, format_value, suggestion
 from pytest_packbench.packs import NOT_IMPORTED
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ import re
 from typing import TYPE_CHECKING, NamedTuple
 
 from pytest_packbench.model.errors import format_value
-from pytest_packbench.model.score import Term
+from pytest_packbench.model.result import Term
 from pytest_packbench.packs.tariff.notation import is_under, line_of
 
 if TYPE_CHECKING:

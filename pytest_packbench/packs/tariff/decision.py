@@ -12,7 +12,7 @@ import unicodedata
 from typing import TYPE_CHECKING, Literal, NamedTuple, get_args
 
 from pytest_packbench.model.errors import format_value
-from pytest_packbench.model.score import Breakdown, ResultError
+from pytest_packbench.model.result import Breakdown, ResultError
 from pytest_packbench.packs.tariff.model import RefusalCategory
 from pytest_packbench.packs.tariff.reading import OBJECT, Node, both, find
 

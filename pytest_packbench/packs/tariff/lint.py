@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, cast
 from pydantic import ValidationError
 
 from pytest_packbench.model.authoring import Finding
-from pytest_packbench.model.score import TOLERANCE
+from pytest_packbench.model.result import TOLERANCE
 from pytest_packbench.model.suite import CONFIG_NAME
 from pytest_packbench.packs.tariff.checks.duty import TOLERANCE_PCT, same_rate
 from pytest_packbench.packs.tariff.edition import load_edition

@@ -12,7 +12,7 @@ from collections import Counter
 from typing import TYPE_CHECKING, Any, NamedTuple, get_args
 
 from pytest_packbench.model.errors import pluralize
-from pytest_packbench.model.metric import AUTHORED, Figure, Panel
+from pytest_packbench.model.suite import AUTHORED, Figure, Panel
 from pytest_packbench.packs.tariff.model import RefusalCategory
 from pytest_packbench.packs.tariff.notation import LEVELS, depth, digits, is_under, parse_code
 from pytest_packbench.packs.tariff.proof import prove_citations, prove_orders

@@ -10,9 +10,8 @@ from pydantic import AfterValidator, Field, StringConstraints, ValidationError, 
 from pydantic_core import InitErrorDetails, PydanticCustomError
 
 from pytest_packbench.model.case import Case, Fraction, ListOf, Notes, StrictModel, Text, Threshold
-from pytest_packbench.model.metric import Metric
-from pytest_packbench.model.score import TOLERANCE
-from pytest_packbench.model.suite import SuiteConfig
+from pytest_packbench.model.result import TOLERANCE
+from pytest_packbench.model.suite import Metric, SuiteConfig
 from pytest_packbench.packs.tariff.articles import best_wrong_score
 from pytest_packbench.packs.tariff.edition import EditionName, describe_unlisted, load_edition
 from pytest_packbench.packs.tariff.notation import LEVELS, RULES, digits, parse_code, parse_rule

@@ -8,8 +8,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Literal, get_args
 from unicodedata import category
 
-from pytest_packbench.model.errors import single_spaced
-from pytest_packbench.model.spelling import fold
+from pytest_packbench.model.errors import fold, single_spaced
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

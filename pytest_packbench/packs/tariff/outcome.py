@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple, cast, get_args
 
-from pytest_packbench.model.score import Firing, Outcome, ResultError
+from pytest_packbench.model.result import Firing, Outcome, ResultError
 from pytest_packbench.packs.tariff.articles import describe_answers, same_code
 from pytest_packbench.packs.tariff.decision import last_iteration, read_decision
 from pytest_packbench.packs.tariff.notation import Level, Rule, digits, line_of, parse_rule

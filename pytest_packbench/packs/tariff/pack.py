@@ -25,10 +25,10 @@ if TYPE_CHECKING:
     from typing import Any
 
     from pytest_packbench.model.authoring import FiledCase, Finding, Importer, Starter
-    from pytest_packbench.model.metric import Figure, Panel
     from pytest_packbench.model.pack import Decision
     from pytest_packbench.model.request import Target
-    from pytest_packbench.model.score import Score
+    from pytest_packbench.model.result import Score
+    from pytest_packbench.model.suite import Figure, Panel
     from pytest_packbench.packs.tariff.edition import Edition
     from pytest_packbench.packs.tariff.model import TariffExpected
     from pytest_packbench.packs.tariff.outcome import TariffOutcome

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, NoReturn
 
 from pytest_packbench.model.errors import format_value, json_pointer
-from pytest_packbench.model.score import ResultError
+from pytest_packbench.model.result import ResultError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -12,7 +12,7 @@ import unicodedata
 from typing import TYPE_CHECKING, NamedTuple
 
 from pytest_packbench.model.errors import format_value
-from pytest_packbench.model.score import Term
+from pytest_packbench.model.result import Term
 from pytest_packbench.packs.tariff.edition import GeneralRate
 from pytest_packbench.packs.tariff.model import FORBIDDEN_LEVEL
 from pytest_packbench.packs.tariff.notation import dotted, is_under, parse_code, readable

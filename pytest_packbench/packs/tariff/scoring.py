@@ -12,7 +12,7 @@ from itertools import islice
 from typing import TYPE_CHECKING
 
 from pytest_packbench.model.errors import format_value, pluralize
-from pytest_packbench.model.score import TOLERANCE, Score, Term, judged
+from pytest_packbench.model.result import TOLERANCE, Score, Term, judged
 from pytest_packbench.packs.tariff.articles import article_terms, forbidden_articles, match_articles
 from pytest_packbench.packs.tariff.edition import describe_unlisted
 from pytest_packbench.packs.tariff.model import FORBIDDEN_LEVEL

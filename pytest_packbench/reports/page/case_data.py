@@ -18,11 +18,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pydantic_core import to_json
 
-from pytest_packbench.analysis.counting import by_case, fold_case, trials_rule_of
-from pytest_packbench.analysis.listing import name_some
+from pytest_packbench.analysis.counting import by_case, fold_case, name_some, trials_rule_of
+from pytest_packbench.files import NUMBERS
 from pytest_packbench.model.errors import pluralize
-from pytest_packbench.model.result import FURTHER_FIELDS, values_of
-from pytest_packbench.model.strict_json import NUMBERS
+from pytest_packbench.model.result import FURTHER_FIELDS, Result, values_of
 from pytest_packbench.reports.blocks import SIGNS
 from pytest_packbench.reports.story import NOWHERE, Place
 from pytest_packbench.reports.terminal import lost_terms, quoted
@@ -31,7 +30,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
     from pathlib import Path
 
-    from pytest_packbench.model.result import Result
     from pytest_packbench.model.run import Run
 
 

@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from pytest_packbench.cli import main
-from pytest_packbench.runs.stored import BaselineLookup, find_baseline
+from pytest_packbench.commands import main
+from pytest_packbench.model.report import BaselineLookup
+from pytest_packbench.runs.reading import find_baseline
 from tests.unit.run_builders import run
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from pytest_packbench.engine.targets import TimeLimit, TimeLimitReached
+from pytest_packbench.engine.time_limit import TimeLimit, TimeLimitReached
 from tests.integration.options.conftest import recordings
 
 if TYPE_CHECKING:
@@ -190,7 +190,7 @@ IMPATIENT = (
     HANGING
     + """
 
-import pytest_packbench.engine.targets as t; t._GRACE_S = 0.1
+import pytest_packbench.engine.time_limit as t; t._GRACE_S = 0.1
 """
 )
 STUCK = "*packbench: *::case_01 caught the exception of its time limit and continued for 0.1 s, so the process ends*"

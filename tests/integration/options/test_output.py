@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from pytest_packbench.cli import main
+from pytest_packbench.commands import main
 
 if TYPE_CHECKING:
     from tests.integration.conftest import Project

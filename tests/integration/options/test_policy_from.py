@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from pytest_packbench.cli import main
+from pytest_packbench.commands import main
 from pytest_packbench.testing import run_folders
 from tests.integration.policy_repository import DATA, SUITE, commit, git, plant
 

@@ -198,6 +198,32 @@ def test_workers_use_no_result_that_the_controller_has_discarded(project: Projec
     assert len({record["packbench"]["suite_sha256"] for record in records}) == 1
 
 
+def test_guards_of_a_hook_are_those_of_the_run_that_is_resumed(project: Project) -> None:
+    project.extend_conftest("""
+        import os
+
+        class Wall:
+            name = "wall"
+
+        def pytest_packbench_guards(config, suite):
+            return [Wall()] if os.path.exists("guarded") else []
+    """)
+    for name, code in (("a", CALLED), ("x", FLAKY)):
+        project.case(name, python=f"context.guards\n{code}")
+    guarded = project.root / "guarded"
+    for name in ("broken", "guarded"):
+        (project.root / name).touch()
+    project.run_toy().assert_outcomes(passed=1, errors=1)
+    (project.root / "broken").unlink()
+    guarded.unlink()
+    result = project.run_toy(RESUME)
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    assert "guards changed (from ['wall'] to [])" in result.stderr.str() + result.stdout.str()
+    guarded.touch()
+    project.run_toy(RESUME).assert_outcomes(passed=2)
+    assert called_cases(project) == ["a", "x"]
+
+
 def test_results_of_cases_that_are_not_selected_are_kept(project: Project) -> None:
     run_with_errors(project)
     project.run(*(f"{CASES}/plain/{name}.json::{name}" for name in ("a", "x")), RESUME)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from pytest_packbench.cli import main
+from pytest_packbench.commands import main
 from pytest_packbench.model.run import shard_of
 from pytest_packbench.testing import SuiteResults
 from tests.integration.conftest import MANY, json_lines, toy_case, without_times

@@ -21,10 +21,9 @@ from dataclasses import dataclass, field, replace
 from threading import Thread
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol, TypeVar, get_args
 
-from pytest_packbench.model.errors import format_value
+from pytest_packbench.model.errors import fold, format_value
 from pytest_packbench.model.request import Tool
-from pytest_packbench.model.score import Firing
-from pytest_packbench.model.spelling import fold
+from pytest_packbench.model.result import Firing
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence

@@ -14,10 +14,9 @@ from pydantic import Field, ValidationError, model_validator
 from pydantic_core import PydanticCustomError
 
 from pytest_packbench.cases.load import JsonError, check_size, parse_json
-from pytest_packbench.files import LIMITS, read_regular
+from pytest_packbench.files import LIMITS, NUMBERS, NumberError, position_of, read_regular
 from pytest_packbench.model.case import ListOf, StrictModel, Text
 from pytest_packbench.model.errors import format_value, validation_problems
-from pytest_packbench.model.strict_json import NUMBERS, NumberError, position_of
 from pytest_packbench.packs.agent_safety.injecagent.react import SENDING_TOOL
 from pytest_packbench.packs.agent_safety.model import as_word
 

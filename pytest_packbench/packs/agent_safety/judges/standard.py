@@ -11,10 +11,9 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any
 
-from pytest_packbench.model.errors import suggestion
+from pytest_packbench.model.errors import fold, suggestion
 from pytest_packbench.model.pack import RoleModel
 from pytest_packbench.model.request import ModelRequest
-from pytest_packbench.model.spelling import fold
 from pytest_packbench.packs.agent_safety.judges import Judge, JudgeError, JudgeQuestion, JudgeRuling
 from pytest_packbench.packs.agent_safety.model import MODEL_JUDGES
 

@@ -9,9 +9,8 @@ from collections import deque
 from contextlib import ExitStack, suppress
 from typing import TYPE_CHECKING, Any, BinaryIO, Self
 
-from pytest_packbench.files import check_link, encode_utf8, replace_atomic, write_atomic
-from pytest_packbench.model.result import Result, result_from
-from pytest_packbench.model.strict_json import finite_json
+from pytest_packbench.files import check_link, encode_utf8, finite_json, replace_atomic, write_atomic
+from pytest_packbench.model.result import EndedAttempt, Result, result_from
 from pytest_packbench.runs.folder import (
     CONTROLS,
     DRAFTS,
@@ -22,22 +21,22 @@ from pytest_packbench.runs.folder import (
     RECORDS,
     REPORT,
     WORKER_JOURNALS,
+    compact_json,
     ensure_gitignore,
+    finite_line,
 )
-from pytest_packbench.runs.journal import Journal, rewrite_journal
-from pytest_packbench.runs.lines import compact_json, finite_line
+from pytest_packbench.runs.journal import Entry, Journal, rewrite_journal
 from pytest_packbench.runs.reading import checked_results, sort_key
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
     from pathlib import Path
 
-    from pytest_packbench.model.baseline import CommittedBaseline
-    from pytest_packbench.model.control import ControlTally
-    from pytest_packbench.model.result import EndedAttempt
+    from pytest_packbench.model.recording import ControlTally
     from pytest_packbench.model.run import Run
-    from pytest_packbench.runs.journal import Entry
-    from pytest_packbench.runs.resume import PriorResults
+    from pytest_packbench.model.stored import CommittedBaseline
+    from pytest_packbench.runs.joining import PriorResults
+
 
 _ENCODER = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), default=str)
 _ROWS = ".rows.tmp"

@@ -11,8 +11,9 @@ from functools import cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pytest_packbench import __version__
-from pytest_packbench.cases.files import load_case
+from pytest_packbench.cases.files import CaseLocation, load_case
 from pytest_packbench.engine.attempt import (
+    UNKNOWN,
     AttemptState,
     Failure,
     redacted_failure,
@@ -21,35 +22,34 @@ from pytest_packbench.engine.attempt import (
     score_payload,
     user_frames,
 )
-from pytest_packbench.engine.attribution import UNKNOWN
 from pytest_packbench.model.errors import CaseError, describe_error, single_spaced, surrogate_at
-from pytest_packbench.model.pack import Comparison, record_facts
+from pytest_packbench.model.pack import Comparison, Pack, RecordFacts, record_facts
 from pytest_packbench.model.record import EVAL_BACKENDS, EvalRecord, RecordError
 from pytest_packbench.model.result import (
     EXTENSION_KEYS,
     EXTENSION_VERSION,
     FURTHER_FIELDS,
     ROW_FIELDS,
+    UNREAD,
     Attempt,
     CaseInfo,
     EndedAttempt,
     Result,
+    Score,
+    Verdict,
+    describe_score,
     timestamp_now,
     with_score,
 )
 from pytest_packbench.model.run import CAPS, CONTROL_OWNER
-from pytest_packbench.model.score import UNREAD, Score, describe_score
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from pytest_packbench.cases.files import CaseLocation
     from pytest_packbench.engine.contexts import SuiteContext
     from pytest_packbench.model.case import LoadedCase
-    from pytest_packbench.model.control import Control, ControlEnd
-    from pytest_packbench.model.pack import Pack, RecordFacts
+    from pytest_packbench.model.recording import Control, ControlEnd
     from pytest_packbench.model.redaction import Found, Redactor
-    from pytest_packbench.model.score import Verdict
     from pytest_packbench.model.suite import Suite
 
 
@@ -295,7 +295,7 @@ def end_of_control(context: SuiteContext, loaded: LoadedCase, control: Control, 
 
 def end_of(context: SuiteContext, attempt: AttemptState) -> ControlEnd:
     """Return how an attempt ended, as controls are compared; its texts are redacted."""
-    from pytest_packbench.model.control import ControlEnd  # most suites have none
+    from pytest_packbench.model.recording import ControlEnd  # most suites have none
 
     redact, score = context.redactor.text, attempt.score
     if attempt.failure is not None or score is None:
