@@ -17,9 +17,9 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, TypeVar
 from urllib.parse import urlsplit
 
 from pytest_packbench.backends import BackendError, BackendOptions, BackendUnusable, full_address, original
-from pytest_packbench.files import NUMBERS, U64_MAX
+from pytest_packbench.files import NUMBERS
 from pytest_packbench.model.redaction import Redactor
-from pytest_packbench.model.request import AnswerProblem, ModelAnswer, ModelRequest, ToolCall, Usage
+from pytest_packbench.model.request import AnswerProblem, ModelAnswer, ModelRequest, ToolCall, Usage, count
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -138,11 +138,6 @@ def tool_calls(calls: Iterable[Any], read: Callable[[Any], ToolCall]) -> tuple[T
     if problem is None:
         return tuple(found)
     raise UnreadableAnswer(str(problem), getattr(problem, "text", ""), tuple(found)) if found else problem
-
-
-def count(value: object) -> int | None:
-    """Return a token count; None where the value is none, or too large for a record."""
-    return value if isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= U64_MAX else None
 
 
 def counts_in(value: Any) -> dict[str, int | None]:

@@ -49,6 +49,7 @@ from pytest_packbench.model.request import (
     VerifyRequest,
     WatchedContext,
     causes_of,
+    count,
 )
 from pytest_packbench.model.result import (
     COUNTED,
@@ -183,8 +184,6 @@ def _reported(payload: Any) -> tuple[str, str, Usage]:
     counts = payload.get("usage")
     if not isinstance(counts, dict):
         return backend, model, Usage()
-    from pytest_packbench.backends.client import count
-
     tokens_input, tokens_output = count(counts.get("tokens_input")), count(counts.get("tokens_output"))
     return backend, model, Usage(tokens_input=tokens_input, tokens_output=tokens_output)
 

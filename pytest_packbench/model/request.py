@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar
 
 from pydantic import Field
 
+from pytest_packbench.files import U64_MAX
 from pytest_packbench.model.case import ListOf, StrictModel
 
 if TYPE_CHECKING:
@@ -354,3 +355,8 @@ class GatewayRoute(NamedTuple):
 
 ROUTE: ContextVar[GatewayRoute | None] = ContextVar("packbench_gateway_route", default=None)
 """The route of the attempt that runs in this context; None where the gateway does not serve."""
+
+
+def count(value: object) -> int | None:
+    """Return a token count; None where the value is none, or too large for a record."""
+    return value if isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= U64_MAX else None
