@@ -56,6 +56,14 @@ def test_trials_are_one_case_with_their_number(tmp_path: Path, settings: dict[st
     assert comparison.reasons(first) == ("2 / 3 trials passed before, 0 / 3 now",)
 
 
+def test_a_case_without_its_passes_still_has_its_trials(tmp_path: Path) -> None:
+    committed(tmp_path, TRIALS, settings=SETTINGS[0])
+    path = tmp_path / "baseline.json"
+    path.write_text(re.sub(r',\s*"passed": 2', "", path.read_text("utf-8")), encoding="utf-8")
+    assert [result.folded for result in open_run(path).results] == [(0, 3), (0, 3)]
+    assert compare(open_run(path), stored(TRIALS[::3])).trials == (3, 1)
+
+
 def test_a_baseline_of_every_verdict_stands_for_its_run(tmp_path: Path) -> None:
     results = [changed(result, case_sha256=result.case.case_sha256 and "ab" * 32) for result in ONE_OF_EACH]
     before = committed(tmp_path, results)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import re
 import shutil
@@ -106,6 +107,9 @@ def test_like_runs_are_the_complete_earlier_runs_of_the_same_pipeline(tmp_path: 
     opened = open_run(tmp_path / "toy" / ulid(6), checked=False).read()
     for each in opened, replace(opened, source=str(tmp_path / "gone" / "report.json")):
         assert [old.outline.run.run_id for old in found(each)] == [ulid(1), ulid(6)]
+    # a copy in another folder is not the run in this one
+    copy = dataclasses.replace(opened, source=str(tmp_path / "copy" / "report.json"), results=())
+    assert [each.cases for each in found(copy)] == [each.cases for each in runs]
 
 
 def test_runs_of_another_model_are_unlike_whether_the_run_or_its_answers_name_it(tmp_path: Path) -> None:
