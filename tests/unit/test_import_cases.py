@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 
 from pytest_packbench.commands import main
 from pytest_packbench.commands.authoring import CheckedCase, Destination
-from pytest_packbench.model.authoring import CaseDraft, Importer, case_id
+from pytest_packbench.model.authoring import CaseDraft, Importer, SourceDoubt, case_id
 from pytest_packbench.model.case import CASE_ID
 from pytest_packbench.packs.generic.pack import GenericPack
 from pytest_packbench.packs.generic.tables import CsvFormat, TableRow, csv_rows
@@ -124,7 +124,9 @@ def test_cells_survive_writing_and_reading(
     csv.writer(text).writerows([("a", "b"), *rows])
     path = tmp_path_factory.mktemp("cells") / "t.csv"
     path.write_bytes(text.getvalue().encode())
-    values = [row.values if isinstance(row, TableRow) else row for row in csv_rows(path, CsvFormat())]
+    # what looks like an error of a spreadsheet is a doubt beside its row
+    read = [row for row in csv_rows(path, CsvFormat()) if not isinstance(row, SourceDoubt)]
+    values = [row.values if isinstance(row, TableRow) else row for row in read]
     assert values == [{"a": a, "b": b} for a, b in rows]
 
 
