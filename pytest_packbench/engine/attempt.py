@@ -650,7 +650,9 @@ async def _call_target(context: SuiteContext, state: AttemptState, in_thread: Ru
             if _is_cancellation(error) if shares_thread else isinstance(error, context.options.stops):
                 raise
         finally:
-            process.restore()
+            if process.restore() and state.not_json:
+                # what is no answer for want of frames is the target's doing
+                state.raised, state.not_json = RecursionError(state.not_json), ""
             limit.stop()
             if state.meter is not None:
                 state.meter.close()

@@ -188,13 +188,19 @@ class ProcessState:
         self._process = os.getpid()
         self._depth = sys.getrecursionlimit()
 
-    def restore(self) -> None:
-        """Restore a recursion limit that was lowered; end a forked process, which must not run the other cases."""
-        if sys.getrecursionlimit() < self._depth:
+    def restore(self) -> bool:
+        """Restore a recursion limit that was lowered; end a forked process, which must not run the other cases.
+
+        Returns:
+            Whether the limit was lowered.
+        """
+        is_lowered = sys.getrecursionlimit() < self._depth
+        if is_lowered:
             sys.setrecursionlimit(self._depth)
         if os.getpid() != self._process:
             os.write(2, b"packbench: the target returned in a process that it had forked; the process was ended\n")
             os._exit(1)
+        return is_lowered
 
 
 def timed_out(what: str, seconds: float) -> TargetFailure:
