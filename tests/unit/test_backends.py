@@ -325,6 +325,12 @@ def test_a_server_of_json_may_answer_in_any_encoding_of_unicode(encoding: str) -
     assert complete_once("json_server", scripted(reply), request("{}"))[0].content == {"word": "Zwölf"}
 
 
+def test_a_raw_answer_is_text_although_it_has_a_schema() -> None:
+    reply = Reply(body=b'{"choices": [{"text": "5"}]}')
+    raw = request(raw=True, output_schema={"type": "integer"})
+    assert complete_once("openai", scripted(reply), raw)[0].content == "5"
+
+
 @pytest.mark.parametrize("charset", ["hex", "idna", "rot13", "undefined", "unknown"])
 def test_a_charset_that_is_none_of_text_is_read_as_utf_8(charset: str) -> None:
     headers = {"content-type": f"application/json; charset={charset}"}
