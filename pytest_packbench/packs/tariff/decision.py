@@ -88,11 +88,19 @@ class Statement(NamedTuple):
 
     Attributes:
         kind: what it says.
-        text: the field and its value.
+        field: the field.
+        shows_value: whether its value tells more than its place.
     """
 
     kind: Kind
-    text: str
+    field: Node
+    shows_value: bool = True
+
+    @property
+    def text(self) -> str:
+        """The place of the field and its value."""
+        value = f"{self.field.number():g}" if self.kind == "rate" else format_value(self.field.value)
+        return f"{self.field.pointer} {value}".lstrip() if self.shows_value else self.field.pointer
 
 
 class Decision(NamedTuple):
@@ -179,7 +187,7 @@ def _reported_failure(top: Node) -> Breakdown | None:
 
 def _statements(top: Node, failure: Breakdown | None) -> list[Statement]:
     """Return what each field says; beside a failure, a field that can't be read says nothing."""
-    found = [] if failure is None else [Statement("failure", format_value(failure.kind))]
+    found = [] if failure is None else [Statement("failure", Node(failure.kind))]
     for read in (_status_statements, _flag_statements, _refusal_statements, _objections, _recommendations):
         try:
             found.extend(read(top))
@@ -194,7 +202,7 @@ def _status_statements(top: Node) -> Iterator[Statement]:
         word = word_of(node.text() or "")
         if word:
             # a word that nobody knows may say anything, so it confirms no answer
-            yield Statement(_kind_of(word) or "no answer", f"{node.pointer} {format_value(node.value)}")
+            yield Statement(_kind_of(word) or "no answer", node)
 
 
 def _kind_of(status: str) -> Kind | None:
@@ -206,7 +214,7 @@ def _flag_statements(top: Node) -> Iterator[Statement]:
     yield from (_flag_statement(last.at("accepted")) for last in _last_iterations(top))
     for node in both(top, "refused"):
         if node.value is True:
-            yield Statement("refusal", f"{node.pointer} true")
+            yield Statement("refusal", node)
 
 
 def _last_iterations(top: Node) -> Iterator[Node]:
@@ -215,7 +223,7 @@ def _last_iterations(top: Node) -> Iterator[Node]:
 
 
 def _flag_statement(node: Node) -> Statement:
-    return Statement("answer" if node.required_flag() else "no answer", f"{node.pointer} {format_value(node.value)}")
+    return Statement("answer" if node.required_flag() else "no answer", node)
 
 
 def _refusal_statements(top: Node) -> Iterator[Statement]:
@@ -223,9 +231,9 @@ def _refusal_statements(top: Node) -> Iterator[Statement]:
         category = node.at("category")
         # without a category, it only explains why there is no answer
         if _is_nothing(category.value):
-            yield Statement("no answer", node.pointer)
+            yield Statement("no answer", node, shows_value=False)
         else:
-            yield Statement("refusal", f"{category.pointer} {format_value(category.value)}")
+            yield Statement("refusal", category)
 
 
 def _objections(top: Node) -> Iterator[Statement]:
@@ -238,7 +246,7 @@ def _objections(top: Node) -> Iterator[Statement]:
     rest = (*both(top, "errors"), *(last.at("conflicts") for last in lasts))
     for node in (*(node for node in reasons if any(map(str.strip, node.texts()))), *rest):
         if not _is_nothing(node.value):
-            yield Statement("no answer", node.pointer)
+            yield Statement("no answer", node, shows_value=False)
 
 
 def _own_decision(part: Node) -> Iterator[Statement]:
@@ -246,10 +254,10 @@ def _own_decision(part: Node) -> Iterator[Statement]:
     status = part.at("status")
     kind = _kind_of(word_of(status.value)) if isinstance(status.value, str) else None
     if kind in {"refusal", "no answer"}:
-        yield Statement("no answer", f"{status.pointer} {format_value(status.value)}")
+        yield Statement("no answer", status)
     for node in (part.at("refusal"), part.at("error")):
         if not _is_nothing(node.value):
-            yield Statement("no answer", node.pointer)
+            yield Statement("no answer", node, shows_value=False)
 
 
 def _recommendations(top: Node) -> Iterator[Statement]:
@@ -277,7 +285,7 @@ def _recommended_in(part: Node) -> Iterator[Statement]:
     for goods in (part.at("baseline"), part.at("optimized")):
         yield from _codes(goods)
         rates = (goods.at("duty_rate_pct"), goods.at("duty_breakdown").at("total_rate_pct"))
-        yield from (Statement("rate", f"{rate.pointer} {rate.number():g}") for rate in rates if rate.value is not None)
+        yield from (Statement("rate", rate) for rate in rates if rate.number() is not None)
     for key in ("what_if_candidates", "mutations"):
         for offer in _objects(part, key):
             yield from _codes(offer)
@@ -286,7 +294,7 @@ def _recommended_in(part: Node) -> Iterator[Statement]:
 def _codes(part: Node) -> Iterator[Statement]:
     for node in (part.at(name) for name in _CODES):
         if isinstance(node.value, str) and _count_digits(node.value) >= _LEAST_DIGITS:
-            yield Statement("code", f"{node.pointer} {format_value(node.value)}")
+            yield Statement("code", node)
 
 
 def _objects(part: Node, key: str) -> list[Node]:
