@@ -10,6 +10,7 @@ import json
 from binascii import Error as Base64Error
 from binascii import a2b_base64
 from collections import Counter
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple, Self, get_args
 
 from pydantic import Field, ValidationError, model_validator
@@ -417,8 +418,8 @@ class ControlResult(NamedTuple):
         if self.expected is not None:
             line["expected"] = self.expected.as_json()
         if self.actual is not None:
-            stated = {name: getattr(self.actual, name) for name in _STATED}
-            line["actual"] = stated | {"terms": [term.as_json() for term in self.actual.terms]}
+            score = asdict(self.actual)
+            line["actual"] = {name: score[name] for name in _STATED}
         return line
 
     @classmethod
