@@ -290,7 +290,7 @@ def end_of_control(case_ref: CaseRef, control: Control, context: SuiteContext, r
         run_id: the run's id.
     """
     loaded = case_ref.readable
-    # what is quarantined must notice a wrong answer too
+    # the quarantine of a case does not apply to its controls
     notes = loaded.case.notes.model_copy(update={"xfail": None})
     loaded = loaded._replace(case=loaded.case.model_copy(update={"notes": notes}))
     if control.cassette is None:
