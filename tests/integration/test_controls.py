@@ -485,6 +485,19 @@ def test_what_a_control_left_running_makes_it_broken(project: Project) -> None:
     assert project.records().keys() == {"a", "b"}
 
 
+def test_a_control_at_which_a_worker_crashes_is_broken(small: Project) -> None:
+    small.extend_conftest("""
+    import os
+
+    Toy.decided_by = lambda self, result: os._exit(3) if result["points"] == 0.2 else ""
+    """)
+    add_control(small, "wrong_a", **{**LOW, "payload": {"points": 0.2}})
+    assert small.run_toy("-n2").ret == pytest.ExitCode.TESTS_FAILED
+    ends = {line["control"]: (line["outcome"], line["actual"] is None) for line in small.lines("controls.jsonl")}
+    assert ends == {"wrong_a": ("broken", True), "wrong_b": ("as_written", False)}
+    assert small.records().keys() == {"a", "b"}
+
+
 def test_a_job_page_names_the_control(small: Project, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("wrong_b", "wrong_c", "wrong_d", "wrong_e", "wrong_f", "wrong_g"):
         add_control(small, name, **{**LOW, "payload": {"points": 0.9}})
