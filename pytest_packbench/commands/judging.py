@@ -488,7 +488,6 @@ def _result(context: SuiteContext, case: SuiteCase, run_id: str) -> Result:
         UsageError: it can't be read, or ended without a score.
     """
     from pytest_packbench.engine.attempt import attempt
-    from pytest_packbench.engine.results import CaseRef, build_result
 
     if case.problem or case.loaded is None:
         raise UsageError(case.problem)
