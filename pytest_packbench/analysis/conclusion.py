@@ -493,13 +493,12 @@ def _failures_of_the_measure(conclusion: Conclusion) -> Iterator[str]:
         yield f"acceptance policy: {conclusion.policy.headline}"
     if conclusion.baseline is not None:
         yield from conclusion.baseline.failures
-    if conclusion.controls is not None and conclusion.controls.wrong:
-        broken = sum(result.outcome == "broken" for result in conclusion.controls.wrong)
-        deviating = len(conclusion.controls.wrong) - broken
-        if deviating:
-            yield f"{pluralize(deviating, 'control')} did not end as written: the measure may miss wrong answers"
-        if broken:
-            yield f"{pluralize(broken, 'control')} could not be replayed"
+    if conclusion.controls is not None:
+        counts = conclusion.controls.counts
+        if counts.deviates:
+            yield f"{pluralize(counts.deviates, 'control')} did not end as written: the measure may miss wrong answers"
+        if counts.broken:
+            yield f"{pluralize(counts.broken, 'control')} could not be replayed"
 
 
 def _success(conclusion: Conclusion) -> str:

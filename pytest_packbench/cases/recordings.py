@@ -52,7 +52,7 @@ from pytest_packbench.model.suite import CONTROLS, FIXTURES, PENDING, Suite
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from pytest_packbench.model.recording import Cassette, Control
+    from pytest_packbench.model.recording import Cassette, Control, ControlResult
     from pytest_packbench.model.result import Result
 
 
@@ -382,6 +382,20 @@ def load_control(location: CaseLocation, *, source: str, names_checks: bool | No
     raw = located_bytes(location, CONTROL, ControlError, source)
     name = None if location.line else location.name
     return parse_control(raw, source=source, name=name, names_checks=names_checks)
+
+
+def is_same_control(result: ControlResult, found: CaseLocation | None) -> bool:
+    """Whether a control of a run is the one at this location, as far as its line tells."""
+    if found is None:
+        return False
+    try:
+        control = load_control(found, source=result.file)
+    except ControlError:
+        return result.outcome == "broken"
+    if result.expected is None:
+        # one that was broken or did not run may have a line without it
+        return True
+    return (result.case, result.expected.as_json()) == (control.case, control.expected.as_json())
 
 
 def check_target(control: Control, pack: Pack, rules: Any, *, source: str) -> None:

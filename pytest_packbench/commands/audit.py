@@ -131,19 +131,17 @@ class AuditedCase:
             criteria: the location of what each criterion of the suite reads.
         """
         from pytest_packbench.engine.attempt import score_payload
-        from pytest_packbench.engine.results import end_of
 
         right = json.dumps(self.result)
         for way in ways:
             result = way.result(right)
-            end = end_of(context, score_payload(context, self.loaded, result))
+            score = score_payload(context, self.loaded, result).score
             self.tried += 1
-            passed = end.verdict == "passed"
-            if not passed and any(row.deviation for row in compare(_FAILS, end)):
+            if score is None or (not score.passed and any(row.deviation for row in compare(_FAILS, score))):
                 continue
             # a criterion that is not applied, as in a refusal, has noticed nothing
-            applied = {term.name for term in end.terms}
-            effects = effects_of(end.terms)
+            applied = {term.name for term in score.terms}
+            effects = effects_of(score.terms)
             changed = (self.effects - effects) + (effects - self.effects)
             noticed = frozenset(name for name, *_ in changed if name in applied or name not in criteria)
             tested = frozenset(
@@ -152,7 +150,7 @@ class AuditedCase:
                 if _value_at(result, location) not in (_NOTHING, _value_at(self.result, location))
             )
             self.terms |= set() if way.rule else noticed
-            self.broken.append(way._replace(passed=passed, noticed=noticed, tested=tested))
+            self.broken.append(way._replace(passed=score.passed, noticed=noticed, tested=tested))
 
     def as_json(self) -> dict[str, Any]:
         """Return it as plain JSON, with the broken results that nothing noticed enough for the case to fail."""

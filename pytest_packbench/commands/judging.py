@@ -18,7 +18,6 @@ from pytest_packbench.analysis.changes import Comparison, committed_baseline, co
 from pytest_packbench.analysis.conclusion import conclude, run_document, run_verdict, with_figures
 from pytest_packbench.cases.files import (
     CaseIndex,
-    CaseLocation,
     SuiteCase,
     case_file_sha256,
     find_suites,
@@ -26,7 +25,7 @@ from pytest_packbench.cases.files import (
     suite_cases,
     suite_locations,
 )
-from pytest_packbench.cases.recordings import find_controls, find_recording, load_control
+from pytest_packbench.cases.recordings import find_controls, find_recording, is_same_control
 from pytest_packbench.commands import (
     FAILED,
     FINE,
@@ -48,13 +47,12 @@ from pytest_packbench.engine.results import CaseRef, build_result, read_case_ref
 from pytest_packbench.model.errors import (
     CaseError,
     CassetteError,
-    ControlError,
     StoredRunError,
     describe_error,
     pluralize,
     single_spaced,
 )
-from pytest_packbench.model.recording import ControlResult, ControlTally, tally_of
+from pytest_packbench.model.recording import ControlTally, tally_of
 from pytest_packbench.model.redaction import Redactor
 from pytest_packbench.model.report import BaselineLookup, PolicyError, StoredRun
 from pytest_packbench.model.result import FIXTURE, TRUNCATED, UNREAD, Attempt, Result, timestamp_now
@@ -323,27 +321,13 @@ def _controls(merge: Merge, suite: Suite) -> ControlTally | None:
         return None
     present = {found.name: found for found in find_controls(suite.controls_path)}
     results, count = merge.controls()
-    changed = next((result.control for result in results if not _is_same(result, present.get(result.control))), None)
-    if changed is not None:
-        raise UsageError(f"the control {changed} is not the one of the suite here; {_ONE_COMMIT}")
+    changed = [result.control for result in results if not is_same_control(result, present.get(result.control))]
+    if changed:
+        raise UsageError(f"the control {changed[0]} is not the one of the suite here; {_ONE_COMMIT}")
     if merge.missing_shards == [] and count != len(present):
         had = pluralize(count, "control")
         raise UsageError(f"the suite of the runs had {had}, the suite here has {len(present)}; {_ONE_COMMIT}")
     return tally_of(results, len(present))
-
-
-def _is_same(result: ControlResult, found: CaseLocation | None) -> bool:
-    """Return whether a control of a run is the one of the suite here, as far as its line tells."""
-    if found is None:
-        return False
-    try:
-        control = load_control(found, source=result.file)
-    except ControlError:
-        return result.outcome == "broken"
-    if result.expected is None:
-        # one that was broken or did not run may have a line without it
-        return True
-    return (result.case, result.expected.as_json()) == (control.case, control.expected.as_json())
 
 
 def _absent(run: Run, suite: Suite, pack: Pack, index: CaseIndex, case_id: str) -> Result:
@@ -504,7 +488,6 @@ def _result(context: SuiteContext, case: SuiteCase, run_id: str) -> Result:
         UsageError: it can't be read, or ended without a score.
     """
     from pytest_packbench.engine.attempt import attempt
-    from pytest_packbench.engine.results import CaseRef, build_result
 
     if case.problem or case.loaded is None:
         raise UsageError(case.problem)

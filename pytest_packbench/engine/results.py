@@ -48,7 +48,7 @@ if TYPE_CHECKING:
 
     from pytest_packbench.engine.contexts import SuiteContext
     from pytest_packbench.model.case import LoadedCase
-    from pytest_packbench.model.recording import Control, ControlEnd
+    from pytest_packbench.model.recording import Control
     from pytest_packbench.model.redaction import Found, Redactor
     from pytest_packbench.model.suite import Suite
 
@@ -278,45 +278,36 @@ def unscored_result(
     return Result(case=case, attempt=attempt, score=Score(verdict=verdict, kind=kind, message=message))
 
 
-def end_of_control(context: SuiteContext, loaded: LoadedCase, control: Control, *, source: str) -> ControlEnd:
-    """Return how a control ends. Never raises for what a pack or a target does.
+def end_of_control(case_ref: CaseRef, control: Control, context: SuiteContext, run_id: str) -> Result:
+    """Return what the answer of a control came to, as for a case, with the check of the pipeline that decided.
+
+    Never raises for what a pack or a target does.
 
     Args:
-        context: of its suite; with the pack's own target for a control with a cassette.
-        loaded: its case.
+        case_ref: its case, with the file and the node id of the control.
         control: the control.
-        source: its file, for messages.
+        context: of its suite; with the pack's own target for a control with a cassette.
+        run_id: the run's id.
     """
+    loaded = case_ref.readable
+    # the quarantine of a case does not apply to its controls
+    notes = loaded.case.notes.model_copy(update={"xfail": None})
+    loaded = loaded._replace(case=loaded.case.model_copy(update={"notes": notes}))
     if control.cassette is None:
-        return end_of(context, score_payload(context, loaded, control.payload))
-    cassette = control.cassette.recording(loaded.case.id, loaded.input_sha256, context.pack.name)
-    return end_of(context, replay(context, loaded, cassette, source=source, owner=CONTROL_OWNER + control.id))
-
-
-def end_of(context: SuiteContext, attempt: AttemptState) -> ControlEnd:
-    """Return how an attempt ended, as controls are compared; its texts are redacted."""
-    from pytest_packbench.model.recording import ControlEnd  # most suites have none
-
-    redact, score = context.redactor.text, attempt.score
-    if attempt.failure is not None or score is None:
-        failure = attempt.failure or _NO_SCORE
-        return ControlEnd("error", kind=failure.kind, message=failure.message)
-    try:
-        decided_by = str(context.pack.decided_by(attempt.payload))
-    except context.options.stops:
-        raise
-    except BaseException as error:  # noqa: BLE001 - a pack may be third-party code
-        message = redact(f"the pack raised in decided_by: {describe_error(error)}")
-        return ControlEnd("error", kind="pack_error", message=single_spaced(message))
-    has_kind = score.verdict not in {"passed", "failed"}
-    return ControlEnd(
-        verdict=score.verdict,
-        score=None if score.score is None else float(score.score),
-        terms=tuple(replace(term, detail=redact(term.detail)) for term in score.terms),
-        kind=score.kind or score.verdict if has_kind else "",
-        decided_by=decided_by,
-        message=redact(score.message),
-    )
+        state = score_payload(context, loaded, control.payload)
+    else:
+        cassette = control.cassette.recording(loaded.case.id, loaded.input_sha256, context.pack.name)
+        owner = CONTROL_OWNER + control.id
+        state = replay(context, loaded, cassette, source=case_ref.case.file, owner=owner)
+    if state.score is not None:
+        try:
+            state.score = replace(state.score, decided_by=str(context.pack.decided_by(state.payload)))
+        except context.options.stops:
+            raise
+        except BaseException as error:  # noqa: BLE001 - a pack may be third-party code
+            failure = Failure(kind="pack_error", message=f"the pack raised in decided_by: {describe_error(error)}")
+            state.failure = redacted_failure(failure, context.redactor, state.secrets)
+    return build_trial(case_ref._replace(loaded=loaded), state, context, run_id).result
 
 
 @cache

@@ -10,6 +10,7 @@ import json
 from binascii import Error as Base64Error
 from binascii import a2b_base64
 from collections import Counter
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple, Self, get_args
 
 from pydantic import Field, ValidationError, model_validator
@@ -18,7 +19,7 @@ from pytest_packbench.files import U64_MAX
 from pytest_packbench.model.case import CaseId, CurrentVersion, Fraction, ListOf, StrictModel, Text
 from pytest_packbench.model.errors import Problem, first_problem, format_value, pluralize
 from pytest_packbench.model.report import ControlCounts
-from pytest_packbench.model.result import UNREAD, Share, Term, Verdict, adapter
+from pytest_packbench.model.result import UNREAD, Score, adapter
 from pytest_packbench.model.run import (
     STUB,
     Origin,
@@ -277,6 +278,8 @@ _OWN_FAULTS = frozenset(
 )
 _FAULT_OF_RECORDING = "cassette_"
 _NOTHING = "none"
+_STATED = ("verdict", "score", "terms", "kind", "decided_by", "message")
+"""The keys of `actual` in a line."""
 
 
 class ControlCassette(StrictModel):
@@ -359,26 +362,6 @@ class Control(StrictModel):
         return "payload" in self.model_fields_set
 
 
-class ControlEnd(NamedTuple):
-    """How a control ended.
-
-    Attributes:
-        verdict: what its answer came to, like the next two.
-        score: see `Score`.
-        terms: see `Score`.
-        kind: the reason's name; empty only for passed and failed.
-        decided_by: the check of the pipeline that decided; empty if none did, or the pack does not name it.
-        message: the reason in one line.
-    """
-
-    verdict: Verdict
-    score: Share | None = None
-    terms: tuple[Term, ...] = ()
-    kind: str = ""
-    decided_by: str = ""
-    message: str = ""
-
-
 class Row(NamedTuple):
     """One row of the table of a control.
 
@@ -407,7 +390,7 @@ class ControlResult(NamedTuple):
         case: the id of its case; empty where the control can't be read.
         description: what is wrong with the answer; likewise.
         expected: `expected` of its file; None where it can't be read.
-        actual: how it ended; None where it was not replayed.
+        actual: what its answer came to; None where it was not replayed.
         message: in one line, what deviates or why it could not be replayed; empty if it ended as written.
         timestamp: when it ended, `YYYY-MM-DDTHH:MM:SS.mmmZ`.
     """
@@ -420,7 +403,7 @@ class ControlResult(NamedTuple):
     case: str = ""
     description: str = ""
     expected: ControlExpected | None = None
-    actual: ControlEnd | None = None
+    actual: Score | None = None
     message: str = ""
     timestamp: str = ""
 
@@ -435,7 +418,8 @@ class ControlResult(NamedTuple):
         if self.expected is not None:
             line["expected"] = self.expected.as_json()
         if self.actual is not None:
-            line["actual"] = self.actual._asdict() | {"terms": [term.as_json() for term in self.actual.terms]}
+            score = asdict(self.actual)
+            line["actual"] = {name: score[name] for name in _STATED}
         return line
 
     @classmethod
@@ -446,6 +430,8 @@ class ControlResult(NamedTuple):
             ValueError: a key is missing or of a wrong type, or a control that was replayed lacks its end.
         """
         known = {name: data[name] for name in cls._fields if name in data}
+        if isinstance(actual := data.get("actual"), dict) and (unknown := actual.keys() - {*_STATED}):
+            raise ValueError(f"/actual/{min(unknown)}: unknown; expected {', '.join(_STATED)}")
         try:
             result: ControlResult = adapter(ControlResult).validate_python(known)
         except ValidationError as error:
@@ -456,7 +442,7 @@ class ControlResult(NamedTuple):
             raise ValueError(f"outcome: got {format_value(result.outcome)} without both expected and actual")
         return result.ended(result.expected, result.actual)
 
-    def ended(self, expected: ControlExpected, actual: ControlEnd) -> ControlResult:
+    def ended(self, expected: ControlExpected, actual: Score) -> ControlResult:
         """Return it with how it ended, and in one line what deviates, with the reason where there was no score."""
         deviation = "; ".join(row.deviation for row in compare(expected, actual) if row.deviation)
         reason = ": ".join(filter(None, (actual.kind, actual.message)))
@@ -567,7 +553,7 @@ def _unscored_expectations(expected: ControlExpected) -> Iterator[Problem]:
         yield Problem("/expected/kind", wrong, "expected a kind of a failing target, such as timeout")
 
 
-def compare(expected: ControlExpected, end: ControlEnd) -> list[Row]:
+def compare(expected: ControlExpected, end: Score) -> list[Row]:
     """Compare how a control ended with how it has to end; one row for each expectation, in the order of the keys."""
     # a note changes nothing, and a hard fail has no points
     occurring = {term.name for term in end.terms if term.effect == "zero" or (term.value and term.effect != "note")}

@@ -121,6 +121,7 @@ class Score:
         utility: whether the user's own task was done; None if the pack does not report it.
         valid: whether the answer had the required format; None if the pack does not report it.
         judge: the name of the judge; None if the rules decided.
+        decided_by: the check of the pipeline that decided; only controls ask the pack for it, and no row has it.
         input_text: the beginning of the input in one line; empty unless the verdict is `failed`, like the next two.
         expected_text: what was expected where the answer differs, in one short line.
         actual_text: the same of the answer.
@@ -140,6 +141,7 @@ class Score:
     utility: Flag | None = None
     valid: Flag | None = None
     judge: Word | None = None
+    decided_by: Word = ""
     input_text: Word = ""
     expected_text: Word = ""
     actual_text: Word = ""
@@ -329,6 +331,7 @@ _JUDGE = {"anyOf": [{"type": "string"}, _NAMED, {"type": "null"}]}
 Digest = Annotated[str, Field(pattern=SHA256)]
 _NOT_IN_ROWS = frozenset(
     {"finished_ns", "suite", "payload", "tokens_input", "tokens_output", "calls", "recording", "unread", "truncated"}
+    | {"decided_by"}
 )
 
 

@@ -697,9 +697,10 @@ class ControlRun(ItemRun):
         try:
             control = load_control(self.found, source=source, names_checks=names_checks(self.pack))
             result = result._replace(case=control.case, description=control.description, expected=control.expected)
-            loaded = self._case_of(control, source)
-            end = end_of_control(self._context_of(control, source), loaded, control, source=source)
-            result = result.ended(control.expected, end)
+            case_ref = self._case_of(control, source)
+            context = self._context_of(control, source)
+            ended = end_of_control(case_ref, control, context, self.contexts.run_id)
+            result = result.ended(control.expected, ended.score)
         except ControlError as error:
             result = result._replace(message=single_spaced(self.contexts.redactor.text(str(error))))
         return result._replace(timestamp=timestamp_now())
@@ -721,7 +722,7 @@ class ControlRun(ItemRun):
             problem = Problem("/cassette", wrong, "correct the pack or the hook")
         raise ControlError(source, [problem])
 
-    def _case_of(self, control: Control, source: str) -> LoadedCase:
+    def _case_of(self, control: Control, source: str) -> CaseRef:
         """Return the case of a control.
 
         Raises:
@@ -729,7 +730,8 @@ class ControlRun(ItemRun):
         """
         location = case_of_control(control, self.folder.cases, source=source)
         try:
-            return load_case(location, self.pack.case_model, file=location.path, pack=self.pack.name)
+            loaded = load_case(location, self.pack.case_model, file=location.path, pack=self.pack.name)
         except CaseError as error:
             wrong = f'the case "{control.case}" can\'t be read: {error.problems[0]}'
             raise ControlError(source, [Problem("/case", wrong, "correct the case")]) from None
+        return CaseRef.at(self.suite, self.pack, loaded, case_id=control.case, nodeid=self.nodeid, file=source)

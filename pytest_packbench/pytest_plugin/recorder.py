@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from pytest_packbench.cases.files import CaseIndex, Project, case_counts, case_file_sha256, suite_locations
-from pytest_packbench.cases.recordings import find_controls, find_recording, shown_texts
+from pytest_packbench.cases.recordings import find_controls, find_recording, is_same_control, shown_texts
 from pytest_packbench.engine.offline import take_late
 from pytest_packbench.engine.recordings import discard_recording, guard_name, recording_problem
 from pytest_packbench.engine.results import CaseRef, build_trial, carried_over_trial, unscored_result, versions
@@ -232,6 +232,30 @@ class SuiteRun(RunResults):
         case_ref = uncollected_case_ref(self.contexts, self.suite, ended.case.nodeid, file=file, name=name)
         is_same = case_ref.case.case_sha256 == ended.case.case_sha256
         return self._scored(case_ref, ended) if is_same else None
+
+    def count_controls(self) -> None:
+        """Count the controls of the suite; those that pytest did not report were not run."""
+        settings, prior = self.contexts.settings, self.writer.prior
+        present = {found.name: found for found in find_controls(self.suite.controls_path)}
+        due = sum(settings.shard is None or name in settings.shard for name in present)
+        if not due or not (self.selected or self.control_results or prior is not None):
+            return
+        if settings.mode != FIXTURE:
+            self.control_note = f"{pluralize(due, 'control')}: fixture mode only"
+            return
+        from pytest_packbench.model.recording import tally_of
+        from pytest_packbench.runs.folder import read_controls
+
+        results = list(self.control_results.values())
+        selected = {result.control for result in results}
+        try:
+            earlier = read_controls(self.writer.folder / CONTROLS, self.contexts.run_id) if prior is not None else []
+            # of earlier sessions those that are not selected now, and are still the same
+            carried = (result for result in earlier if result.control not in selected)
+            results += [result for result in carried if is_same_control(result, present.get(result.control))]
+        except (OSError, StoredRunError) as error:
+            self.problems.append(f"the controls of the resumed run can't be read: {error}")
+        self.controls = tally_of(results, due)
 
     def has_run(self, session: pytest.Session) -> bool:
         """Whether the suite was run; notes why it was not, where it was requested by name."""
@@ -552,29 +576,6 @@ class Recorder:
                 result = unscored_result(case_ref, "error", "setup_broken", line)
             run.add_case((result,))
 
-    def _conclude_controls(self, run: SuiteRun) -> None:
-        """Count the controls of a suite; those that pytest did not report were not run."""
-        settings, prior = self.contexts.settings, run.writer.prior
-        present = {found.name for found in find_controls(run.suite.controls_path)}
-        due = sum(settings.shard is None or name in settings.shard for name in present)
-        if not due or not (run.selected or run.control_results or prior is not None):
-            return
-        if settings.mode != FIXTURE:
-            run.control_note = f"{pluralize(due, 'control')}: fixture mode only"
-            return
-        from pytest_packbench.model.recording import tally_of
-        from pytest_packbench.runs.folder import read_controls
-
-        results = list(run.control_results.values())
-        # of earlier sessions those that are not selected now, and still exist
-        carried = present.difference(result.control for result in results)
-        try:
-            earlier = read_controls(run.writer.folder / CONTROLS) if prior is not None else []
-            results += [result for result in earlier if result.control in carried]
-        except (OSError, StoredRunError) as error:
-            run.problems.append(f"the controls of the resumed run can't be read: {error}")
-        run.controls = tally_of(results, due)
-
     def keep(self, entry: Entry) -> bool:
         """Append an ended attempt, on any thread, or a result to the journal, so that a paid answer is never lost.
 
@@ -692,7 +693,7 @@ class Recorder:
         run.case_count, run.due_count = case_counts(run.suite, self.contexts.settings.shard)
         run.complete(interrupted=session.exitstatus == pytest.ExitCode.INTERRUPTED)
         self._note_late(run)
-        self._conclude_controls(run)
+        run.count_controls()
         if not run.has_run(session):
             return
         _release_cases(run.suite, session)

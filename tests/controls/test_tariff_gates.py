@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pytest
 
-from pytest_packbench.engine.attempt import replay, score_payload
-from pytest_packbench.engine.results import end_of
+from pytest_packbench.engine.attempt import replay
+from pytest_packbench.engine.results import CaseRef, end_of_control
 from pytest_packbench.engine.targets import TargetCaller
 from pytest_packbench.model.recording import Control, compare
 from pytest_packbench.packs.tariff import checks
@@ -28,7 +28,6 @@ from tests.controls.test_tariff_suite import MAX_SHARED, containment, prose, shi
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from pytest_packbench.engine.attempt import AttemptState
     from pytest_packbench.packs.tariff.checks import DossierCheck
     from tests.controls.right_answers import RightAnswer
 
@@ -71,23 +70,20 @@ class Pipeline:
         right = self._rights[case_id]
         attempt = replay(self.context, right.loaded, right.cassette, source=case_id, owner=case_id)
         failed = attempt.score is None or attempt.score.verdict != "passed"
-        return _run(case_id, attempt, str(attempt.failure or attempt.score) if failed else "")
+        return _run(case_id, attempt.payload, str(attempt.failure or attempt.score) if failed else "")
 
     def control(self, control: Control) -> Run:
         """Replay a control, and compare its end."""
         right, name = self._rights[control.case], f"controls/{control.id}"
-        if control.cassette is None:
-            attempt = score_payload(self.context, right.loaded, control.payload)
-        else:
-            cassette = control.cassette.recording(control.case, right.loaded.input_sha256, "tariff")
-            attempt = replay(self.context, right.loaded, cassette, source=name, owner=name)
-        end = end_of(self.context, attempt)
-        deviations = [row.deviation for row in compare(control.expected, end) if row.deviation]
-        return _run(name, attempt, "; ".join(deviations))
+        names = {"case_id": control.case, "nodeid": name, "file": name}
+        case_ref = CaseRef.at(self.context.suite, self.context.pack, right.loaded, **names)
+        result = end_of_control(case_ref, control, self.context, "a_run")
+        deviations = [row.deviation for row in compare(control.expected, result.score) if row.deviation]
+        return _run(name, result.attempt.payload, "; ".join(deviations))
 
 
-def _run(name: str, attempt: AttemptState, problem: str) -> Run:
-    iterations = attempt.payload.get("iterations") or [] if isinstance(attempt.payload, dict) else []
+def _run(name: str, payload: Any, problem: str) -> Run:
+    iterations = payload.get("iterations") or [] if isinstance(payload, dict) else []
     return Run(name, [iteration for iteration in iterations if "gates" in iteration], problem)
 
 

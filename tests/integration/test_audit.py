@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from pytest_packbench.commands import main
+from pytest_packbench.packs.generic.pack import GenericPack
 from pytest_packbench.testing import case, run_suite, write_suite
 
 if TYPE_CHECKING:
@@ -40,6 +41,9 @@ def test_a_run_and_its_suite_give_the_same(
     assert (status, other) == (0, 0)
     tables = [text[text.index("What the rules") :] for text in (of_suite, of_run)]
     assert tables[0] == tables[1]
+    # what passes is not noticed, whatever else the pack makes of it
+    monkeypatch.setattr(GenericPack, "decided_by", lambda _pack, _result: 1 / 0)
+    assert audited(capsys, "mine") == (0, of_suite)
     assert main(["audit", "bundled/injecagent", "--run=mine/latest"]) == 2
 
 

@@ -18,12 +18,11 @@ from pytest_packbench.commands import main
 from pytest_packbench.files import packed_files, single_files
 from pytest_packbench.model.errors import ControlError
 from pytest_packbench.model.recording import (
-    ControlEnd,
     ControlExpected,
     ControlResult,
     tally_of,
 )
-from pytest_packbench.model.result import Term
+from pytest_packbench.model.result import Score, Term
 from pytest_packbench.packs.generic.pack import GenericPack
 from pytest_packbench.packs.tariff.pack import TariffPack
 from pytest_packbench.testing import case, write_suite
@@ -70,9 +69,8 @@ def test_a_control_that_could_not_fail_is_refused(
 @pytest.mark.parametrize(("expected", "end", "deviation"), DATA["ends"])
 def test_an_end_is_compared_with_what_is_written(expected: dict[str, Any], end: dict[str, Any], deviation: str) -> None:
     terms = [Term(name=name, effect=effect, value=value, detail="why") for name, effect, value in end.pop("terms", [])]
-    decided_by = end.pop("decided_by", "")
-    ended = ControlEnd(**end, terms=tuple(terms), decided_by=decided_by)
-    result = ControlResult("s", "a", "n", "f", "not_run").ended(ControlExpected.model_validate(expected), ended)
+    score, stated = Score(**end, terms=tuple(terms)), ControlExpected.model_validate(expected)
+    result = ControlResult("s", "a", "n", "f", "not_run").ended(stated, score)
     assert (result.outcome, result.message) == ("deviates" if deviation else "as_written", deviation)
 
 
