@@ -11,26 +11,21 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, get_args
 
-from pytest_packbench.cases.files import (
+from pytest_packbench.cases.finder import (
+    SUFFIXES,
     CaseIndex,
     CaseLocation,
+    Recording,
+    all_recordings,
+    find_controls,
+    find_recording,
     is_line_name,
     iter_cases,
-    load_case,
     split_location,
     stray_locations,
 )
-from pytest_packbench.cases.recordings import (
-    Recording,
-    all_recordings,
-    case_of_control,
-    check_target,
-    escaped_name,
-    find_controls,
-    find_recording,
-    hidden_controls,
-    load_control,
-)
+from pytest_packbench.cases.load import case_of_control, check_target, load_case, load_control, load_recording
+from pytest_packbench.files import escape_unprintable
 from pytest_packbench.model.authoring import FiledCase, Finding
 from pytest_packbench.model.errors import (
     InputError,
@@ -141,8 +136,8 @@ def _read(suite: Suite, pack: Pack, findings: list[Finding]) -> SuiteFiles:
     recordings = all_recordings(suite)
     cassettes: dict[str, Cassette] = {}
     for name, recording in recordings.items():
-        with _reported(findings, "cassette_unreadable", recording.file):
-            cassettes[name], _ = recording.load()
+        with _reported(findings, "cassette_unreadable", str(recording)):
+            cassettes[name], _ = load_recording(recording)
     places = [*iter_cases(suite.cases_path)]
     loaded: dict[CaseLocation, LoadedCase] = {}
     for location in places:
@@ -174,23 +169,26 @@ def _filed(suite: Suite, location: CaseLocation, loaded: LoadedCase, cassette: C
         folder=loaded.case.case_type if is_of_any else folder.name,
         loaded=loaded,
         cassette=cassette,
-        cassette_file=find_recording(suite, loaded.case.id).file,
+        cassette_file=str(find_recording(suite, loaded.case.id)),
     )
 
 
 def _read_controls(suite: Suite, pack: Pack, cases: CaseIndex, findings: list[Finding]) -> dict[str, Control]:
     controls: dict[str, Control] = {}
     for each in find_controls(suite.controls_path):
-        file = escaped_name(_name(suite, each))
+        file = escape_unprintable(_name(suite, each))
         source = each.label(file)
         with _reported(findings, "control_unreadable"):
             control = load_control(each, source=source, names_checks=names_checks(pack))
             case_of_control(control, cases, source=source)
             check_target(control, pack, suite.config, source=source)
             controls[source] = control
-    for name in hidden_controls(suite.controls_path):
-        file = (suite.controls_path / name).relative_to(suite.path).as_posix()
-        findings.append(_at(file, "", "control_hidden", "a hidden file is not read; rename it, or remove it"))
+    # they look like controls
+    hidden = (path for path in suite.controls_path.glob(".*") if path.name.lower().endswith(SUFFIXES))
+    files = sorted(escape_unprintable(path.relative_to(suite.path).as_posix()) for path in hidden)
+    findings += [
+        _at(file, "", "control_hidden", "a hidden file is not read; rename it, or remove it") for file in files
+    ]
     return controls
 
 
@@ -336,7 +334,7 @@ def _near_duplicates(sets: Sequence[Shingles]) -> Iterator[tuple[int, int, float
 def _cassettes(files: SuiteFiles) -> Iterator[Finding]:
     # without an id, a line is unreadable and nothing more
     for name in sorted(name for name in files.recordings.keys() - files.ids - files.unread if not is_line_name(name)):
-        yield _at(files.recordings[name].file, "", "cassette_unused", "no case has this id; remove the cassette")
+        yield _at(str(files.recordings[name]), "", "cassette_unused", "no case has this id; remove the cassette")
     for filed in files.cases:
         case = filed.loaded.case
         if filed.cassette is not None:

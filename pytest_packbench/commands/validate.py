@@ -16,10 +16,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, get_type_hints
 
 from pytest_packbench.api import load_suite
-from pytest_packbench.cases.files import CaseIndex, case_lines, format_location, iter_cases
+from pytest_packbench.cases.finder import CaseIndex, case_lines, control_file_problem, format_location, iter_cases
 from pytest_packbench.cases.lint import PROFILES, lint
-from pytest_packbench.cases.load import parse_case, parse_cassette, parse_control, read_changes
-from pytest_packbench.cases.recordings import case_of_control, check_target, control_file_problem, escaped_name
+from pytest_packbench.cases.load import (
+    case_of_control,
+    check_target,
+    parse_case,
+    parse_cassette,
+    parse_control,
+    read_changes,
+)
 from pytest_packbench.commands import (
     FAILED,
     FINE,
@@ -35,7 +41,7 @@ from pytest_packbench.commands import (
     suite_and_pack,
     warn,
 )
-from pytest_packbench.files import OpenFile, check_link, open_regular
+from pytest_packbench.files import OpenFile, check_link, escape_unprintable, open_regular
 from pytest_packbench.model.case import Case
 from pytest_packbench.model.errors import (
     CaseError,
@@ -140,7 +146,7 @@ def run_validate(arguments: argparse.Namespace) -> int:
 
 def _checked(file: Path, packs: Packs, *, strict: bool) -> tuple[str, bool]:
     """Return the line of a file, and whether it is valid."""
-    shown = escaped_name(str(file))
+    shown = escape_unprintable(str(file))
     try:
         return f"{shown}: {kind_of(file, packs, strict=strict)}", True
     except (ValueError, OSError) as error:
@@ -167,7 +173,7 @@ def kind_of(path: Path, packs: Packs, *, strict: bool = False) -> str:
     """
     problem = control_file_problem(str(path)) if _is_in_controls(path) else None
     if problem is not None:
-        raise ControlError(escaped_name(str(path)), [problem])
+        raise ControlError(escape_unprintable(str(path)), [problem])
     if path.suffix in {".yaml", ".yml"}:
         return _yaml(path, packs)
     if path.suffix == ".jsonl":
@@ -262,7 +268,7 @@ def _is_in_controls(path: Path) -> bool:
 
 def _control(piece: Piece) -> Found:
     """Read a control, and check that its suite has its case; of a file elsewhere nothing is known."""
-    source = format_location(escaped_name(str(piece.path)), piece.line)
+    source = format_location(escape_unprintable(str(piece.path)), piece.line)
     name = None if piece.line else piece.path.stem
     suite = _suite_around(piece, FIXTURES) if _is_in_controls(piece.path) else None
     if isinstance(suite, SuiteError):
