@@ -505,8 +505,7 @@ def suite_policy(folder: Path) -> Policy:
     for location in iter_cases(folder / "cases"):
         # of two with one id the first one, since the run reports it
         if location.name not in cases:
-            file = location.label(Path(location.path).relative_to(folder).as_posix())
-            cases[location.name] = PolicyCase(file, case_file_sha256(location), location)
+            cases[location.name] = PolicyCase(location.within(folder), case_file_sha256(location), location)
     return {**_suite_hashes(folder, whole=True), "baseline": baseline, "cases": cases}
 
 

@@ -136,6 +136,10 @@ class CaseLocation(NamedTuple):
         """Return `FILE`, or `FILE:LINE` for a line, with `file` as the name of the file."""
         return format_location(file, self.line)
 
+    def within(self, folder: Path) -> str:
+        """Return its path from a folder around it, with the line."""
+        return self.label(Path(self.path).relative_to(folder).as_posix())
+
 
 class CaseLine(NamedTuple):
     """One line of a JSON Lines file.
@@ -369,7 +373,7 @@ def is_line_name(name: str) -> bool:
     return _LINE.fullmatch(name) is not None
 
 
-def line_locations(path: str, kind: Kind = CASE_KIND, *, keeps_content: bool = False) -> Iterator[CaseLocation]:
+def line_locations(path: str, kind: Kind, *, keeps_content: bool = False) -> Iterator[CaseLocation]:
     """Yield the locations of the lines of a file; of two lines with the same id the second gets a `line_name`.
 
     Args:
@@ -405,7 +409,9 @@ def locations_in(path: str, kind: Kind = CASE_KIND, *, keeps_content: bool = Fal
     if not path.endswith(LINES_SUFFIX):
         yield CaseLocation(path, file_stem(path))
         return
-    problem: Problem | None = no_lines(kind.noun)
+    noun = kind.noun
+    advice = f"expected one {noun} per line; remove the file if it needs none"
+    problem: Problem | None = Problem("", f"the file contains no {noun}", advice)
     try:
         for location in line_locations(path, kind, keeps_content=keeps_content):
             problem = None
@@ -463,13 +469,6 @@ class CaseIndex(dict[str, CaseLocation]):
     find = dict.get
 
 
-def no_lines(noun: str = "case") -> Problem:
-    """Return the problem of a JSON Lines file without a line."""
-    return Problem(
-        "", f"the file contains no {noun}", f"expected one {noun} per line; remove the file if it needs none"
-    )
-
-
 def unprintable_name(path: str) -> Problem:
     """Return the problem of a file with a name, or in a folder, that terminals and services of CI would interpret."""
     folder, name = os.path.split(path)
@@ -497,7 +496,7 @@ class Recording(NamedTuple):
 
     def __str__(self) -> str:
         """Return its path from the folder of the suite, with the line of a packed one."""
-        return self.location.label(Path(self.location.path).relative_to(self.suite).as_posix())
+        return self.location.within(self.suite)
 
     def exists(self) -> bool:
         """Return whether there is a recording; it may be unreadable."""

@@ -142,7 +142,8 @@ def _read(suite: Suite, pack: Pack, findings: list[Finding]) -> SuiteFiles:
     loaded: dict[CaseLocation, LoadedCase] = {}
     for location in places:
         with _reported(findings, "case_unreadable"):
-            loaded[location] = load_case(location, pack.case_model, file=_name(suite, location), pack=pack.name)
+            file = Path(location.path).relative_to(suite.path).as_posix()
+            loaded[location] = load_case(location, pack.case_model, file=file, pack=pack.name)
     cases = [_filed(suite, location, case, cassettes.get(case.case.id)) for location, case in loaded.items()]
     unread = {location.name for location in places if location not in loaded}
     controls = _read_controls(suite, pack, CaseIndex(places), findings)
@@ -165,7 +166,7 @@ def _filed(suite: Suite, location: CaseLocation, loaded: LoadedCase, cassette: C
     # a JSON Lines file outside the folders of case types may contain any type
     is_of_any = location.line and folder == suite.cases_path
     return FiledCase(
-        file=location.label(_name(suite, location)),
+        file=location.within(suite.path),
         folder=loaded.case.case_type if is_of_any else folder.name,
         loaded=loaded,
         cassette=cassette,
@@ -176,8 +177,7 @@ def _filed(suite: Suite, location: CaseLocation, loaded: LoadedCase, cassette: C
 def _read_controls(suite: Suite, pack: Pack, cases: CaseIndex, findings: list[Finding]) -> dict[str, Control]:
     controls: dict[str, Control] = {}
     for each in find_controls(suite.controls_path):
-        file = escape_unprintable(_name(suite, each))
-        source = each.label(file)
+        source = escape_unprintable(each.within(suite.path))
         with _reported(findings, "control_unreadable"):
             control = load_control(each, source=source, names_checks=names_checks(pack))
             case_of_control(control, cases, source=source)
@@ -190,10 +190,6 @@ def _read_controls(suite: Suite, pack: Pack, cases: CaseIndex, findings: list[Fi
         _at(file, "", "control_hidden", "a hidden file is not read; rename it, or remove it") for file in files
     ]
     return controls
-
-
-def _name(suite: Suite, location: CaseLocation) -> str:
-    return Path(location.path).relative_to(suite.path).as_posix()
 
 
 def _unreadable(source: str, problems: Iterable[Problem], rule: str) -> Iterator[Finding]:
@@ -214,7 +210,7 @@ def _empty(files: SuiteFiles) -> Iterator[Finding]:
 
 def _stray(files: SuiteFiles) -> Iterator[Finding]:
     for location in stray_locations(files.suite):
-        yield from _unreadable(_name(files.suite, location), filter(None, [location.problem]), "file_misnamed")
+        yield from _unreadable(location.within(files.suite.path), filter(None, [location.problem]), "file_misnamed")
 
 
 def _thresholds(files: SuiteFiles) -> Iterator[Finding]:
