@@ -123,7 +123,7 @@ def case_of(case_id: str, **changes: Any) -> dict[str, Any]:
 
 def cassette_of(case_id: str, address: str = "pipeline:ask") -> dict[str, Any]:
     """Return a valid recording of a case, with one call of a model."""
-    from pytest_packbench.model.case import canonical_sha256
+    from pytest_packbench.files import canonical_sha256
 
     return {
         "cassette_version": 2,

@@ -128,7 +128,8 @@ MODULES = {
         "runs/writing.py",
     ),
     "recordings": (
-        "cases/recordings.py",
+        "cases/finder.py",
+        "cases/load.py",
         "engine/gateway/exchanges.py",
         "engine/gateway/stamps.py",
         "engine/recordings.py",
@@ -137,10 +138,9 @@ MODULES = {
         "model/request.py",
     ),
     "loading": (
-        "cases/files.py",
+        "cases/finder.py",
         "cases/load.py",
-        "files.py",
-        "cases/files.py",
+        "cases/texts.py",
         "files.py",
         "model/pack.py",
         "model/errors.py",

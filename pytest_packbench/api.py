@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic import BaseModel
 
-from pytest_packbench.cases.files import FoundSuite, bundled_root, find_suites
+from pytest_packbench.cases.finder import FoundSuite, bundled_root, find_suites
 from pytest_packbench.cases.load import check_case, read_suite
 from pytest_packbench.model.errors import CaseError, Problem, SuiteError, single_spaced, suggestion
 from pytest_packbench.model.result import UNREADABLE, ResultError, Score

@@ -17,6 +17,7 @@ package is installed: only the standard library is imported.
 from __future__ import annotations
 
 import errno
+import hashlib
 import json
 import os
 import re
@@ -44,6 +45,8 @@ _SCALARS = frozenset({str, int, bool, type(None)})
 # Well below the limits of json and pydantic_core, so that every valid record can be written and read.
 MAX_DEPTH = 100
 MAX_BITS = 14_000
+# `json.dumps` would create an encoder on each call
+_CANONICAL = json.JSONEncoder(sort_keys=True, separators=(",", ":"), ensure_ascii=False)
 
 
 class NumberError(ValueError):
@@ -111,6 +114,12 @@ def without_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     if len(data) < len(pairs):
         raise RepeatedKeyError(Counter(key for key, _ in pairs).most_common(1)[0][0])
     return data
+
+
+def canonical_sha256(value: object) -> str:
+    """Return the SHA-256 of a JSON value in canonical form (sorted keys, no spaces, UTF-8), hexadecimal."""
+    text = _CANONICAL.encode(value)
+    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
 
 
 def finite_json(value: Any) -> Any:

@@ -24,22 +24,20 @@ from pathlib import Path, PurePosixPath
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
-from pytest_packbench.cases.files import (
+from pytest_packbench.cases.finder import (
     SUFFIXES,
     CaseLocation,
     Project,
-    case_file_sha256,
     file_paths,
     find_suites,
     is_hidden,
     iter_cases,
-    read_case_bytes,
+    recording_kind,
+    recordings_in,
     suite_names,
 )
-from pytest_packbench.cases.load import JsonError, parse_json
-from pytest_packbench.cases.recordings import recording_key, recordings_in
-from pytest_packbench.files import LFS, LIMITS, RECORDING, format_size, read_regular
-from pytest_packbench.model.case import canonical_sha256
+from pytest_packbench.cases.load import JsonError, case_file_sha256, parse_json, read_located
+from pytest_packbench.files import LFS, LIMITS, RECORDING, canonical_sha256, format_size, read_regular
 from pytest_packbench.model.errors import json_pointer, pluralize, single_spaced
 from pytest_packbench.model.report import (
     CHANGES_NAME,
@@ -507,8 +505,7 @@ def suite_policy(folder: Path) -> Policy:
     for location in iter_cases(folder / "cases"):
         # of two with one id the first one, since the run reports it
         if location.name not in cases:
-            file = location.label(Path(location.path).relative_to(folder).as_posix())
-            cases[location.name] = PolicyCase(file, case_file_sha256(location), location)
+            cases[location.name] = PolicyCase(location.within(folder), case_file_sha256(location), location)
     return {**_suite_hashes(folder, whole=True), "baseline": baseline, "cases": cases}
 
 
@@ -527,7 +524,7 @@ def _suite_hashes(suite: Path, *, whole: bool) -> dict[str, dict[str, str]]:
     inner = sorted(path for path in (suite / FIXTURES).glob("*") if path.is_dir() and not is_hidden(path.name))
     found = (path for folder in (suite, *(apart if whole else inner)) for path in file_paths(folder, skip=apart))
     paths = [Path(path).relative_to(suite).as_posix() for path in found]
-    others = [path for path in paths if not (_is_known(path) or recording_key(path))]
+    others = [path for path in paths if not (_is_known(path) or recording_kind(path))]
     recordings = recordings_in(suite, paths)
     return {
         "files": _hashes({path: suite / path for path in others}),
@@ -548,7 +545,7 @@ def _hash_of_recording(name: str, location: CaseLocation) -> str:
     """
     raw = b""
     with suppress(OSError):
-        raw = read_case_bytes(location, _LIMIT._replace(inside=True))
+        raw = read_located(location, _LIMIT._replace(inside=True))
     try:
         data = parse_json(raw, RECORDING)
     except JsonError:
@@ -996,7 +993,7 @@ def _entry(entry: Any, sha256: str | None) -> Any:
 
 def _content(location: CaseLocation) -> dict[str, Any]:
     """Return the keys of a case, of its input the hash."""
-    content = {key: value for key, value in parse_json(read_case_bytes(location)).items() if key != "$schema"}
+    content = {key: value for key, value in parse_json(read_located(location)).items() if key != "$schema"}
     if "input" in content:
         content["input"] = canonical_sha256(content["input"])
     # a case without notes may get some

@@ -30,7 +30,8 @@ import pytest
 
 from pytest_packbench import api
 from pytest_packbench.cases.load import scoring_sha256
-from pytest_packbench.model.case import Case, canonical_sha256
+from pytest_packbench.files import canonical_sha256
+from pytest_packbench.model.case import Case
 from pytest_packbench.model.recording import CASSETTE_VERSION
 from pytest_packbench.model.suite import CONFIG_NAME, Suite, SuiteConfig
 from pytest_packbench.packs.registry import Packs

@@ -11,26 +11,21 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, get_args
 
-from pytest_packbench.cases.files import (
+from pytest_packbench.cases.finder import (
+    SUFFIXES,
     CaseIndex,
     CaseLocation,
+    Recording,
+    all_recordings,
+    find_controls,
+    find_recording,
     is_line_name,
     iter_cases,
-    load_case,
     split_location,
     stray_locations,
 )
-from pytest_packbench.cases.recordings import (
-    Recording,
-    all_recordings,
-    case_of_control,
-    check_target,
-    escaped_name,
-    find_controls,
-    find_recording,
-    hidden_controls,
-    load_control,
-)
+from pytest_packbench.cases.load import case_of_control, check_target, load_case, load_control, load_recording
+from pytest_packbench.files import escape_unprintable
 from pytest_packbench.model.authoring import FiledCase, Finding
 from pytest_packbench.model.errors import (
     InputError,
@@ -141,13 +136,14 @@ def _read(suite: Suite, pack: Pack, findings: list[Finding]) -> SuiteFiles:
     recordings = all_recordings(suite)
     cassettes: dict[str, Cassette] = {}
     for name, recording in recordings.items():
-        with _reported(findings, "cassette_unreadable", recording.file):
-            cassettes[name], _ = recording.load()
+        with _reported(findings, "cassette_unreadable", str(recording)):
+            cassettes[name], _ = load_recording(recording)
     places = [*iter_cases(suite.cases_path)]
     loaded: dict[CaseLocation, LoadedCase] = {}
     for location in places:
         with _reported(findings, "case_unreadable"):
-            loaded[location] = load_case(location, pack.case_model, file=_name(suite, location), pack=pack.name)
+            file = Path(location.path).relative_to(suite.path).as_posix()
+            loaded[location] = load_case(location, pack.case_model, file=file, pack=pack.name)
     cases = [_filed(suite, location, case, cassettes.get(case.case.id)) for location, case in loaded.items()]
     unread = {location.name for location in places if location not in loaded}
     controls = _read_controls(suite, pack, CaseIndex(places), findings)
@@ -170,32 +166,30 @@ def _filed(suite: Suite, location: CaseLocation, loaded: LoadedCase, cassette: C
     # a JSON Lines file outside the folders of case types may contain any type
     is_of_any = location.line and folder == suite.cases_path
     return FiledCase(
-        file=location.label(_name(suite, location)),
+        file=location.within(suite.path),
         folder=loaded.case.case_type if is_of_any else folder.name,
         loaded=loaded,
         cassette=cassette,
-        cassette_file=find_recording(suite, loaded.case.id).file,
+        cassette_file=str(find_recording(suite, loaded.case.id)),
     )
 
 
 def _read_controls(suite: Suite, pack: Pack, cases: CaseIndex, findings: list[Finding]) -> dict[str, Control]:
     controls: dict[str, Control] = {}
     for each in find_controls(suite.controls_path):
-        file = escaped_name(_name(suite, each))
-        source = each.label(file)
+        source = escape_unprintable(each.within(suite.path))
         with _reported(findings, "control_unreadable"):
             control = load_control(each, source=source, names_checks=names_checks(pack))
             case_of_control(control, cases, source=source)
             check_target(control, pack, suite.config, source=source)
             controls[source] = control
-    for name in hidden_controls(suite.controls_path):
-        file = (suite.controls_path / name).relative_to(suite.path).as_posix()
-        findings.append(_at(file, "", "control_hidden", "a hidden file is not read; rename it, or remove it"))
+    # they look like controls
+    hidden = (path for path in suite.controls_path.glob(".*") if path.name.lower().endswith(SUFFIXES))
+    files = sorted(escape_unprintable(path.relative_to(suite.path).as_posix()) for path in hidden)
+    findings += [
+        _at(file, "", "control_hidden", "a hidden file is not read; rename it, or remove it") for file in files
+    ]
     return controls
-
-
-def _name(suite: Suite, location: CaseLocation) -> str:
-    return Path(location.path).relative_to(suite.path).as_posix()
 
 
 def _unreadable(source: str, problems: Iterable[Problem], rule: str) -> Iterator[Finding]:
@@ -216,7 +210,7 @@ def _empty(files: SuiteFiles) -> Iterator[Finding]:
 
 def _stray(files: SuiteFiles) -> Iterator[Finding]:
     for location in stray_locations(files.suite):
-        yield from _unreadable(_name(files.suite, location), filter(None, [location.problem]), "file_misnamed")
+        yield from _unreadable(location.within(files.suite.path), filter(None, [location.problem]), "file_misnamed")
 
 
 def _thresholds(files: SuiteFiles) -> Iterator[Finding]:
@@ -336,7 +330,7 @@ def _near_duplicates(sets: Sequence[Shingles]) -> Iterator[tuple[int, int, float
 def _cassettes(files: SuiteFiles) -> Iterator[Finding]:
     # without an id, a line is unreadable and nothing more
     for name in sorted(name for name in files.recordings.keys() - files.ids - files.unread if not is_line_name(name)):
-        yield _at(files.recordings[name].file, "", "cassette_unused", "no case has this id; remove the cassette")
+        yield _at(str(files.recordings[name]), "", "cassette_unused", "no case has this id; remove the cassette")
     for filed in files.cases:
         case = filed.loaded.case
         if filed.cassette is not None:

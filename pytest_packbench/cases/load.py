@@ -7,27 +7,38 @@ import re
 from collections.abc import Hashable, Mapping
 from contextlib import suppress
 from math import isfinite
-from typing import TYPE_CHECKING, Any, TypeVar
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from pydantic import BaseModel, ValidationError
 
+from pytest_packbench.cases.finder import (
+    CASE_KIND,
+    CASSETTE_KIND,
+    CONTROL_KIND,
+    Kind,
+    suite_locations,
+    unprintable_name,
+    unreadable_file,
+)
 from pytest_packbench.files import (
     CASE,
-    CONTROL,
     LIMITS,
     RECORDING,
     InputLimitError,
     Limit,
     NumberError,
     RepeatedKeyError,
+    canonical_sha256,
     check_link,
     format_size,
     has_control_characters,
     parse_strict,
     position_of,
+    read_line,
     read_regular,
 )
-from pytest_packbench.model.case import Case, LoadedCase, canonical_sha256
+from pytest_packbench.model.case import Case, LoadedCase
 from pytest_packbench.model.errors import (
     CaseError,
     CassetteError,
@@ -35,6 +46,8 @@ from pytest_packbench.model.errors import (
     InputError,
     Problem,
     SuiteError,
+    describe_error,
+    duplicate_id,
     format_value,
     model_in,
     suggestion,
@@ -44,9 +57,11 @@ from pytest_packbench.model.errors import (
 from pytest_packbench.model.suite import CONFIG_NAME, CONTROLS, FIXTURES, PENDING, Suite, SuiteConfig
 
 if TYPE_CHECKING:
-    from pathlib import Path
+    from collections.abc import Callable
 
-    from pytest_packbench.model.recording import Cassette, Control
+    from pytest_packbench.cases.finder import CaseIndex, CaseLocation, Recording
+    from pytest_packbench.model.pack import Pack
+    from pytest_packbench.model.recording import Cassette, Control, ControlResult
     from pytest_packbench.model.report import AllowedChanges
 
 
@@ -155,6 +170,104 @@ def _too_deep(limit: Limit, where: str = "", pointer: str = "") -> JsonError:
     return JsonError(f"{where}nested deeper than {limit.depth}", "remove levels", pointer)
 
 
+def read_located(location: CaseLocation, limit: Limit = CASE) -> bytes:
+    """Return the bytes of a case, a recording or a control.
+
+    Args:
+        location: its location.
+        limit: how large it may be.
+
+    Raises:
+        OSError: it can't be read.
+    """
+    if location.line:
+        return location.content or read_line(location.path, location.start, limit)
+    return read_regular(location.path, limit)
+
+
+def _located(location: CaseLocation, kind: Kind, source: str) -> bytes:
+    """Return the bytes of a case or a control; raises the error of its kind if it can't be read."""
+    problem = location.problem
+    if problem is None:
+        try:
+            return read_located(location, kind.limit)
+        except OSError as error:
+            problem = unreadable_file(error)
+    raise kind.error(source, [problem])
+
+
+def case_file_sha256(location: CaseLocation) -> str | None:
+    """Return the hash of a case, as `LoadedCase.sha256`, without validating it; None if it is no JSON object."""
+    try:
+        data = parse_json(read_located(location))
+    except (OSError, ValueError):
+        return None
+    return case_sha256(data) if isinstance(data, dict) else None
+
+
+def load_case(location: CaseLocation, model: type[Case], *, file: str, pack: str | None) -> LoadedCase:
+    """Load and validate the case at a location.
+
+    Args:
+        location: its location.
+        model: the pack's case model.
+        file: the name of the file for error messages.
+        pack: the name of the suite's pack, which the case must name as well; None to accept any.
+
+    Raises:
+        CaseError: the case is invalid; one line with file, line, JSON pointer, problem and what was expected.
+    """
+    source = location.label(file)
+    if location.problem is None and has_control_characters(file):
+        location = location._replace(problem=unprintable_name(file))
+    raw = _located(location, CASE_KIND, source)
+    return parse_case(raw, model, source=source, stem=None if location.line else location.name, pack=pack)
+
+
+def load_recording(recording: Recording) -> tuple[Cassette, str]:
+    """Load and validate a recording; return it with the hash of its content.
+
+    Raises:
+        FileNotFoundError: there is none.
+        OSError: it can't be read.
+        CassetteError: it is invalid; one line with file, line, JSON pointer, problem and what was expected.
+    """
+    location = recording.location
+    if location.problem is not None:
+        raise CassetteError(recording, [location.problem])
+    raw = read_located(location, RECORDING)
+    return parse_cassette(raw, source=recording, is_line=bool(location.line))
+
+
+def load_control(location: CaseLocation, *, source: str, names_checks: bool | None = None) -> Control:
+    """Load and check a control; whether its case exists is checked by `case_of_control`.
+
+    Args:
+        location: its location.
+        source: its file for error messages, with its line.
+        names_checks: whether the pack names the check that decides (`Pack.decided_by`); None if that is not known.
+
+    Raises:
+        ControlError: it is invalid, or could not fail; one line with file, JSON pointer, problem and what was expected.
+    """
+    raw = _located(location, CONTROL_KIND, source)
+    return parse_control(raw, source=source, name=None if location.line else location.name, names_checks=names_checks)
+
+
+def is_same_control(result: ControlResult, found: CaseLocation | None) -> bool:
+    """Whether a control of a run is the one at this location, as far as its line tells."""
+    if found is None:
+        return False
+    try:
+        control = load_control(found, source=result.file)
+    except ControlError:
+        return result.outcome == "broken"
+    if result.expected is None:
+        # one that was broken or did not run may have a line without it
+        return True
+    return (result.case, result.expected.as_json()) == (control.case, control.expected.as_json())
+
+
 def parse_case(raw: bytes, model: type[Case], *, source: str, stem: str | None, pack: str | None) -> LoadedCase:
     """Parse and validate one case.
 
@@ -168,7 +281,7 @@ def parse_case(raw: bytes, model: type[Case], *, source: str, stem: str | None, 
     Raises:
         CaseError: the case is invalid; one line with file, JSON pointer, problem and what was expected.
     """
-    data = _parsed(raw, CASE, source, CaseError, is_line=stem is None)
+    data = _parsed(raw, CASE_KIND, source, is_line=stem is None)
     return check_case(data, model, source=source, stem=stem, pack=pack)
 
 
@@ -199,7 +312,7 @@ def case_sha256(data: object) -> str:
     return canonical_sha256(plain)
 
 
-def parse_cassette(raw: bytes, *, source: str, is_line: bool = False) -> tuple[Cassette, str]:
+def parse_cassette(raw: bytes, *, source: object, is_line: bool = False) -> tuple[Cassette, str]:
     """Parse a cassette and return it with the hash of its content.
 
     Args:
@@ -212,7 +325,7 @@ def parse_cassette(raw: bytes, *, source: str, is_line: bool = False) -> tuple[C
     """
     from pytest_packbench.model.recording import Cassette  # many cases have none
 
-    data = _parsed(raw, RECORDING, source, CassetteError, is_line=is_line)
+    data = _parsed(raw, CASSETTE_KIND, source, is_line=is_line)
     if isinstance(data, dict) and "conditions" not in data:
         version = data.get("cassette_version")
         problem = Problem(
@@ -222,7 +335,8 @@ def parse_cassette(raw: bytes, *, source: str, is_line: bool = False) -> tuple[C
             UNSTATED_ADVICE,
         )
         raise CassetteError(source, [problem])
-    return _validated(data, Cassette, source, CassetteError), canonical_sha256(data)
+    sha256 = canonical_sha256(data)
+    return _validated(data, Cassette, source, CassetteError), sha256
 
 
 def parse_control(raw: bytes, *, source: str, name: str | None, names_checks: bool | None = None) -> Control:
@@ -239,11 +353,45 @@ def parse_control(raw: bytes, *, source: str, name: str | None, names_checks: bo
     """
     from pytest_packbench.model.recording import Control, control_problems  # most suites have none
 
-    control = parse_as(Control, raw, CONTROL, source, ControlError, is_line=name is None)
+    control = parse_as(Control, raw, CONTROL_KIND, source, is_line=name is None)
     problems = control_problems(control, control.id if name is None else name, names_checks=names_checks)
     if problems:
         raise ControlError(source, problems)
     return control
+
+
+def case_of_control(control: Control, cases: CaseIndex, *, source: str) -> CaseLocation:
+    """Return the location of the case of a control.
+
+    Raises:
+        ControlError: the suite has no such case.
+    """
+    location = cases.find(control.case)
+    if location is None:
+        advice = suggestion(control.case, cases)
+        if not advice.startswith("did you mean"):
+            # the ids are not listed
+            advice = "name a case of the suite, or remove the control"
+        raise ControlError(source, [Problem("/case", f'the suite has no case "{control.case}"', advice)])
+    return location
+
+
+def check_target(control: Control, pack: Pack, rules: Any, *, source: str) -> None:
+    """Check that the pack has the target through which a control's answers of a model are replayed.
+
+    Raises:
+        ControlError: it has none.
+    """
+    if control.cassette is None:
+        return
+    try:
+        missing = pack.target(rules) is None
+    except Exception as error:  # noqa: BLE001 - a pack may raise anything
+        wrong = f'the pack "{pack.name}" raised in target(): {describe_error(error)}'
+    else:
+        wrong = f'the pack "{pack.name}" has no target of its own' if missing else ""
+    if wrong:
+        raise ControlError(source, [Problem("/cassette", wrong, "give the result as payload instead")])
 
 
 def read_config(path: Path, models: Mapping[str, type[SuiteConfig]], *, source: str) -> SuiteConfig:
@@ -381,34 +529,89 @@ def read_suite(
     return Suite(name=name or path.name, path=path, config=rules, sha256=scoring_sha256(rules), bundled=bundled)
 
 
-def parse_as(
-    model: type[ModelT], raw: bytes, limit: Limit, source: str, error_type: type[InputError], *, is_line: bool
-) -> ModelT:
+class SuiteCase(NamedTuple):
+    """A case of a suite, which may be unreadable.
+
+    Attributes:
+        suite: its suite.
+        pack: the suite's pack.
+        at: its location.
+        file: the name of the file for users.
+        loaded: the case; None if it cannot be read.
+        problem: why it cannot be used, in one line; empty otherwise.
+    """
+
+    suite: Suite
+    pack: Pack
+    at: CaseLocation
+    file: str
+    loaded: LoadedCase | None
+    problem: str
+
+    @property
+    def folder(self) -> str:
+        """The name of the folder that contains the file."""
+        return Path(self.at.path).parent.name
+
+    @property
+    def location(self) -> str:
+        """The file for users, with the line in a file of many."""
+        return self.at.label(self.file)
+
+
+def suite_cases(suite: Suite, pack: Pack, name_of: Callable[[Path], str]) -> tuple[SuiteCase, ...]:
+    """Load all cases of a suite, in the order of their files, then its stray files.
+
+    Cases with the same id get a problem that names the others, because ids identify records.
+
+    Args:
+        suite: the suite.
+        pack: its pack.
+        name_of: returns the name of a file for users.
+    """
+    places = [(location, name_of(Path(location.path))) for location in suite_locations(suite)]
+    by_id: dict[str, list[str]] = {}
+    for location, file in places:
+        by_id.setdefault(location.written_id, []).append(location.label(file))
+    return tuple(_suite_case(suite, pack, location, file, by_id[location.written_id]) for location, file in places)
+
+
+def _suite_case(suite: Suite, pack: Pack, location: CaseLocation, file: str, same_id: list[str]) -> SuiteCase:
+    loaded, source = None, location.label(file)
+    others = ", ".join(other for other in same_id if other != source)
+    problem = str(CaseError(source, [duplicate_id(location.name, others)])) if others else ""
+    try:
+        loaded = load_case(location, pack.case_model, file=file, pack=pack.name)
+    except CaseError as error:
+        problem = str(error)
+    return SuiteCase(suite, pack, location, file, loaded, problem)
+
+
+def parse_as(model: type[ModelT], raw: bytes, kind: Kind, source: object, *, is_line: bool) -> ModelT:
     """Parse and validate a document, or a line of a file.
 
     Args:
         model: what it has to be.
         raw: its bytes.
-        limit: how large it may be.
-        source: the name of the file for error messages, with the line if it is one.
-        error_type: what is raised.
+        kind: how large it may be, and what is raised.
+        source: what names the file in error messages, with the line if it is one.
         is_line: whether it is a line.
 
     Raises:
         InputError: it is invalid.
     """
-    return _validated(_parsed(raw, limit, source, error_type, is_line=is_line), model, source, error_type)
+    return _validated(_parsed(raw, kind, source, is_line=is_line), model, source, kind.error)
 
 
-def _parsed(raw: bytes, limit: Limit, source: str, error_type: type[InputError], *, is_line: bool) -> Any:
+def _parsed(raw: bytes, kind: Kind, source: object, *, is_line: bool) -> Any:
     """Parse a document, or a line, in which the parser counts lines from the start of this one."""
     try:
-        return parse_json(raw.rstrip(b"\r\n") if is_line else raw, limit)
+        return parse_json(raw.rstrip(b"\r\n") if is_line else raw, kind.limit)
     except JsonError as error:
         problem = error.problem
         if is_line:
             problem = problem._replace(wrong=problem.wrong.removeprefix("line 1 "))
-        raise error_type(source, [problem]) from None
+        raise kind.error(source, [problem]) from None
 
 
 def _not_json(error: json.JSONDecodeError) -> JsonError:
@@ -546,7 +749,7 @@ def _members(node: Any) -> list[Any]:
     return [part for member in node.value for part in (member if isinstance(member, tuple) else (member,))]
 
 
-def _validated(data: object, model: type[ModelT], source: str, error_type: type[InputError]) -> ModelT:
+def _validated(data: object, model: type[ModelT], source: object, error_type: type[InputError]) -> ModelT:
     try:
         return model.model_validate(data)
     except ValidationError as error:

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 from pytest_packbench import __version__
 from pytest_packbench.api import load_found, load_suite
-from pytest_packbench.cases.files import (
+from pytest_packbench.cases.finder import (
     FoundSuite,
     Project,
     bundled_root,

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     import argparse
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
-    from pytest_packbench.cases.files import SuiteCase
+    from pytest_packbench.cases.load import SuiteCase
     from pytest_packbench.engine.attempt import AttemptState
     from pytest_packbench.engine.contexts import SuiteContext
     from pytest_packbench.model.case import LoadedCase
@@ -300,7 +300,7 @@ def _audit(
         source: where the right results come from, in a few words.
         run: returns the attempt of a case; None where there is none.
     """
-    from pytest_packbench.cases.files import suite_cases
+    from pytest_packbench.cases.load import suite_cases
     from pytest_packbench.engine.contexts import shown_path
 
     chooser = random.Random(arguments.seed)  # noqa: S311 - chooses what to try, and keeps no secret

@@ -17,16 +17,15 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from pytest_packbench.cases.files import (
-    LINES_SUFFIX,
-    bundled_root,
+from pytest_packbench.cases.finder import LINES_SUFFIX, bundled_root, case_lines, find_suites, iter_cases, read_id
+from pytest_packbench.cases.load import (
     case_file_sha256,
-    case_lines,
-    find_suites,
-    iter_cases,
-    read_id,
+    check_case,
+    check_config,
+    parse_cassette,
+    parse_yaml,
+    read_config,
 )
-from pytest_packbench.cases.load import check_case, check_config, parse_cassette, parse_yaml, read_config
 from pytest_packbench.commands import (
     FINE,
     PYTEST_FILES,
@@ -43,7 +42,15 @@ from pytest_packbench.commands import (
     say,
 )
 from pytest_packbench.commands.judging import write_first_baseline
-from pytest_packbench.files import RECORDING, encode_utf8, read_regular, replace_atomic, single_files, write_atomic
+from pytest_packbench.files import (
+    RECORDING,
+    canonical_sha256,
+    encode_utf8,
+    read_regular,
+    replace_atomic,
+    single_files,
+    write_atomic,
+)
 from pytest_packbench.model.authoring import (
     SUITE_NAME,
     TARGET_MODULE,
@@ -54,7 +61,7 @@ from pytest_packbench.model.authoring import (
     SourceRemark,
     Starter,
 )
-from pytest_packbench.model.case import NAME, LoadedCase, canonical_sha256
+from pytest_packbench.model.case import NAME, LoadedCase
 from pytest_packbench.model.errors import (
     CaseError,
     CassetteError,

@@ -16,16 +16,21 @@ from typing import TYPE_CHECKING, Any
 
 from pytest_packbench.analysis.changes import Comparison, committed_baseline, compare, loosened
 from pytest_packbench.analysis.conclusion import conclude, run_document, run_verdict, with_figures
-from pytest_packbench.cases.files import (
+from pytest_packbench.cases.finder import (
     CaseIndex,
-    SuiteCase,
-    case_file_sha256,
+    find_controls,
+    find_recording,
     find_suites,
-    load_case,
-    suite_cases,
     suite_locations,
 )
-from pytest_packbench.cases.recordings import find_controls, find_recording, is_same_control
+from pytest_packbench.cases.load import (
+    SuiteCase,
+    case_file_sha256,
+    is_same_control,
+    load_case,
+    load_recording,
+    suite_cases,
+)
 from pytest_packbench.commands import (
     FAILED,
     FINE,
@@ -305,7 +310,7 @@ def _changed(suite: Suite, index: CaseIndex, mode: str, result: Result) -> str:
         return f"case {case.case_id} is not the one of the suite here; {_ONE_COMMIT}"
     if mode == FIXTURE and result.attempt.cassette_sha256 is not None:
         with suppress(OSError, CassetteError):
-            if find_recording(suite, case.case_id).load()[1] == result.attempt.cassette_sha256:
+            if load_recording(find_recording(suite, case.case_id))[1] == result.attempt.cassette_sha256:
                 return ""
         return f"the recording of case {case.case_id} is not the one of the suite here; {_ONE_COMMIT}"
     return ""

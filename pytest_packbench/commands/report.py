@@ -49,7 +49,7 @@ from pytest_packbench.analysis.statistics import (
     format_percent,
     format_score_and_threshold,
 )
-from pytest_packbench.cases.recordings import shown_texts
+from pytest_packbench.cases.texts import shown_texts
 from pytest_packbench.commands import (
     FAILED,
     FINE,

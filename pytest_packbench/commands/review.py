@@ -15,8 +15,8 @@ from difflib import unified_diff
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from pytest_packbench.cases.files import LINES_SUFFIX, CaseIndex, CaseLocation, format_location, iter_cases, load_case
-from pytest_packbench.cases.load import UNSTATED_ADVICE, check_case, parse_as, parse_case, parse_json
+from pytest_packbench.cases.finder import LINES_SUFFIX, CaseIndex, CaseLocation, Kind, format_location, iter_cases
+from pytest_packbench.cases.load import UNSTATED_ADVICE, check_case, load_case, parse_as, parse_case, parse_json
 from pytest_packbench.commands import (
     FAILED,
     FINE,
@@ -46,6 +46,7 @@ if TYPE_CHECKING:
 
 _TITLES = {"gold_is_wrong": "gold is wrong", "also_acceptable": "also acceptable", "quarantine": "quarantine"}
 _MAX_LINES = 60
+_MARK_KIND = Kind("mark", "case", LIMITS["review"], CaseError)
 _DISPUTED = "the expected answer is disputed: "
 
 
@@ -121,11 +122,10 @@ def read_marks(path: Path) -> dict[str, ReviewMark]:
     """
     marks: dict[str, ReviewMark] = {}
     sources: dict[tuple[str, str], str] = {}
-    limit = LIMITS["review"]
-    for number, raw in enumerate(read_regular(path, limit).split(b"\n"), start=1):
+    for number, raw in enumerate(read_regular(path, _MARK_KIND.limit).split(b"\n"), start=1):
         if raw.removeprefix(b"\xef\xbb\xbf").strip():
             source = format_location(str(path), number)
-            mark = marks[source] = parse_as(ReviewMark, raw, limit, source, CaseError, is_line=True)
+            mark = marks[source] = parse_as(ReviewMark, raw, _MARK_KIND, source, is_line=True)
             first = sources.setdefault((mark.suite, mark.case), source)
             if first != source:
                 raise UsageError(f"{source}: case {mark.case} is marked at {first} as well; keep one line per case")

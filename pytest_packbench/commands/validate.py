@@ -16,10 +16,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, get_type_hints
 
 from pytest_packbench.api import load_suite
-from pytest_packbench.cases.files import CaseIndex, case_lines, format_location, iter_cases
+from pytest_packbench.cases.finder import CaseIndex, case_lines, control_file_problem, format_location, iter_cases
 from pytest_packbench.cases.lint import PROFILES, lint
-from pytest_packbench.cases.load import parse_case, parse_cassette, parse_control, read_changes
-from pytest_packbench.cases.recordings import case_of_control, check_target, control_file_problem, escaped_name
+from pytest_packbench.cases.load import (
+    case_of_control,
+    check_target,
+    parse_case,
+    parse_cassette,
+    parse_control,
+    read_changes,
+)
 from pytest_packbench.commands import (
     FAILED,
     FINE,
@@ -35,7 +41,7 @@ from pytest_packbench.commands import (
     suite_and_pack,
     warn,
 )
-from pytest_packbench.files import OpenFile, check_link, open_regular
+from pytest_packbench.files import OpenFile, check_link, escape_unprintable, open_regular
 from pytest_packbench.model.case import Case
 from pytest_packbench.model.errors import (
     CaseError,
@@ -140,7 +146,7 @@ def run_validate(arguments: argparse.Namespace) -> int:
 
 def _checked(file: Path, packs: Packs, *, strict: bool) -> tuple[str, bool]:
     """Return the line of a file, and whether it is valid."""
-    shown = escaped_name(str(file))
+    shown = escape_unprintable(str(file))
     try:
         return f"{shown}: {kind_of(file, packs, strict=strict)}", True
     except (ValueError, OSError) as error:
@@ -167,7 +173,7 @@ def kind_of(path: Path, packs: Packs, *, strict: bool = False) -> str:
     """
     problem = control_file_problem(str(path)) if _is_in_controls(path) else None
     if problem is not None:
-        raise ControlError(escaped_name(str(path)), [problem])
+        raise ControlError(escape_unprintable(str(path)), [problem])
     if path.suffix in {".yaml", ".yml"}:
         return _yaml(path, packs)
     if path.suffix == ".jsonl":
@@ -183,19 +189,24 @@ def kind_of(path: Path, packs: Packs, *, strict: bool = False) -> str:
     # a report may be a link to anywhere, unlike a file of a suite
     if path.is_symlink():
         check_link(path)
-    piece = Piece(packs, path, raw, _object(raw))
-    found = (_reader(piece) or _case)(piece)
+    found = _found(Piece(packs, path, raw, _object(raw)))
     return found.kind + found.about
 
 
-def _reader(piece: Piece) -> Reader | None:
-    """Return what reads a piece of a suite, by its keys or by the folder of its file; None where neither names it."""
+def _format_of(piece: Piece, otherwise: str) -> Format:
+    """Return the format of an object, by its keys or by the folder of its file; where neither tells it, another."""
     keys = piece.data.keys()
-    if "run_id" in keys:
-        return None
-    if _is_in_controls(piece.path) and "pack_id" not in keys:
-        return _control
-    return next((read for needed, read in _OF_A_SUITE if needed <= keys), None)
+    of_a_run = "run_id" in keys
+    if _is_in_controls(piece.path) and not of_a_run and "pack_id" not in keys:
+        return FORMATS["control"]
+    rows = (row for row in FORMATS.values() if row.noun or not of_a_run)
+    return next((row for row in rows if any(needed <= keys for needed in row.keys)), FORMATS[otherwise])
+
+
+def _found(piece: Piece) -> Found:
+    """Read an object of a suite; one of a run, or of no known format, is no case."""
+    row = _format_of(piece, "case")
+    return _case(piece) if row.noun else row.read(piece)
 
 
 def _yaml(path: Path, packs: Packs) -> str:
@@ -262,7 +273,7 @@ def _is_in_controls(path: Path) -> bool:
 
 def _control(piece: Piece) -> Found:
     """Read a control, and check that its suite has its case; of a file elsewhere nothing is known."""
-    source = format_location(escaped_name(str(piece.path)), piece.line)
+    source = escape_unprintable(piece.source)
     name = None if piece.line else piece.path.stem
     suite = _suite_around(piece, FIXTURES) if _is_in_controls(piece.path) else None
     if isinstance(suite, SuiteError):
@@ -295,14 +306,15 @@ def _lines(opened: OpenFile, packs: Packs, *, strict: bool) -> str:
         if path.name not in _OF_RUNS:
             raise ValueError(f"empty: its kind is not known; expected one of {', '.join(_OF_RUNS)}")
         return "empty"
-    data = _object(first.raw)
-    if _reader(Piece(packs, path, first.raw, data)) is not None or b'"pack_id"' in first.raw:
+    likely = "case" if b'"pack_id"' in first.raw else "record"
+    row = _format_of(Piece(packs, path, first.raw, _object(first.raw)), likely)
+    if not row.noun:
         return _lines_of_a_suite(opened, packs)
-    kind, read = next(((kind, read) for needed, kind, read in _OF_A_RUN if needed <= data.keys()), _RECORDS)
+    noun, read = row.noun, row.read
     if strict and read is record_lines:
-        kind += ", as the Rust reader reads it"
+        noun += ", as the Rust reader reads it"
         read = partial(read_records, strict=True)
-    return f"{pluralize(sum(1 for _ in read(opened)), 'line')}, each {kind}"
+    return f"{pluralize(sum(1 for _ in read(opened)), 'line')}, each {noun}"
 
 
 def _lines_of_a_suite(opened: OpenFile, packs: Packs) -> str:
@@ -310,7 +322,7 @@ def _lines_of_a_suite(opened: OpenFile, packs: Packs) -> str:
     ids: dict[str, int] = {}
     for line in case_lines(opened):
         piece = Piece(packs, opened.path, line.raw, _object(line.raw), line.number)
-        found = (_reader(piece) or _case)(piece)
+        found = _found(piece)
         kinds.add(found.kind)
         if ids.setdefault(found.id, line.number) != line.number:
             raise InputError(piece.source, [duplicate_id(found.id, f"line {ids[found.id]}", key=found.key)])
@@ -327,27 +339,6 @@ def _entries(opened: OpenFile) -> list[Entry]:
     return entries
 
 
-_OF_A_SUITE: tuple[tuple[AbstractSet[str], Reader], ...] = (
-    ({"pack_id"}, _case),
-    ({"case", "expected"}, _control),
-    ({"cassette_version"}, _cassette),
-)
-"""The kinds of objects of a suite: each has these keys, and the first one counts."""
-_RECORDS = f"eval record, version {EVAL_SCHEMA_VERSION}", record_lines
-_ENTRIES = f"entry of a journal, version {JOURNAL_VERSION}", _entries
-_ERRORS = "error of a run, version 1", error_lines
-_OF_A_RUN: tuple[tuple[AbstractSet[str], str, Callable[[OpenFile], Iterable[object]]], ...] = (
-    ({"test_suite"}, *_RECORDS),
-    ({"schema_version"}, *_RECORDS),
-    ({"run_id", "control"}, "control of a run, version 1", read_controls),
-    ({HEADER_KEY}, *_ENTRIES),
-    ({ENDED_KEY}, *_ENTRIES),
-    ({"suite", "nodeid"}, *_ENTRIES),
-    ({"result"}, "result of a run, version 1", payload_lines),
-    ({"kind"}, *_ERRORS),
-    ({"message"}, *_ERRORS),
-)
-"""Likewise the kinds of lines of a run, with what reads such a file."""
 _OF_RUNS = ("records.jsonl", "errors.jsonl", "payloads.jsonl", "controls.jsonl", "journal.jsonl")
 """The files of a run that may be empty."""
 
@@ -415,17 +406,6 @@ def _dest(name: str) -> str:
 
 
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
-KINDS = ("case", "suite", "cassette", "control", "record", "report", "baseline", "policy_changes", "review")
-_OF_PACKS = {"case": ("case_model", "pack_id"), "suite": ("suite_model", "pack")}
-"""The kinds whose model depends on the pack: its attribute, and the key with its name."""
-_MODELS: dict[str, type[BaseModel]] = {
-    "cassette": Cassette,
-    "control": Control,
-    "baseline": CommittedBaseline,
-    "policy_changes": AllowedChanges,
-    "review": ReviewMark,
-}
-"""The models of the kinds that depend on no pack."""
 
 
 def add_schema_arguments(parser: argparse.ArgumentParser) -> None:
@@ -452,17 +432,13 @@ def schema(kind: str, packs: Sequence[Pack] | None = None) -> dict[str, Any]:
     Raises:
         PackError: a pack can't be loaded.
     """
-    if kind in _OF_PACKS:
-        generated = _schema_of_packs(kind, packs or [pack for _, pack in sorted(builtin().items())])
-    elif kind in _MODELS:
-        generated = _MODELS[kind].model_json_schema()
-    else:
-        generated = _record_schema() if kind == "record" else _report_schema()
-    return {"$schema": DIALECT, **generated}
+    made = FORMATS[kind].schema
+    if isinstance(made, tuple):
+        made = partial(_schema_of_packs, *made, packs or [pack for _, pack in sorted(builtin().items())])
+    return {"$schema": DIALECT, **(made() if made else {})}
 
 
-def _schema_of_packs(kind: str, packs: Sequence[Pack]) -> dict[str, Any]:
-    attribute, key = _OF_PACKS[kind]
+def _schema_of_packs(attribute: str, key: str, packs: Sequence[Pack]) -> dict[str, Any]:
     schemas = []
     definitions: dict[str, Any] = {}
     for pack in packs:
@@ -471,7 +447,7 @@ def _schema_of_packs(kind: str, packs: Sequence[Pack]) -> dict[str, Any]:
         model: type[BaseModel] = getattr(pack, attribute)
         generated = model.model_json_schema(ref_template=f"#/$defs/{prefix}{{model}}")
         definitions |= {prefix + name: definition for name, definition in generated.pop("$defs", {}).items()}
-        if kind == "suite":
+        if model is pack.suite_model:
             gate = definitions.get(f"{prefix}Gate", {"properties": {"metric": {}}})
             gate["properties"]["metric"]["enum"] = list(pack.suite_model.metric_names())
         generated["properties"][key]["const"] = pack.name
@@ -511,5 +487,48 @@ def _report_schema() -> dict[str, Any]:
     }
 
 
-if TYPE_CHECKING:
-    Reader = Callable[["Piece"], "Found"]
+class Format(NamedTuple):
+    """A format of files, or of lines.
+
+    Attributes:
+        schema: returns its JSON Schema; of a model that depends on the pack, its attribute there and the key with the
+            pack's name; None where there is none.
+        keys: sets of keys, one of which each of its objects has; none where the name of its file tells it.
+        read: reads a `Piece`, an object of a suite, as `Found`; of a run, the lines of an `OpenFile` as commands do.
+        noun: what such a line is, with the version of its format; empty for a format of a suite.
+    """
+
+    schema: Callable[[], dict[str, Any]] | tuple[str, str] | None
+    keys: tuple[AbstractSet[str], ...] = ()
+    read: Callable[[Any], Any] = _case
+    noun: str = ""
+
+
+FORMATS = {
+    "case": Format(("case_model", "pack_id"), ({"pack_id"},), _case),
+    "suite": Format(("suite_model", "pack")),
+    "cassette": Format(Cassette.model_json_schema, ({"cassette_version"},), _cassette),
+    "control": Format(Control.model_json_schema, ({"case", "expected"},), _control),
+    "record": Format(
+        _record_schema,
+        ({"test_suite"}, {"schema_version"}),
+        record_lines,
+        f"eval record, version {EVAL_SCHEMA_VERSION}",
+    ),
+    "report": Format(_report_schema),
+    "baseline": Format(CommittedBaseline.model_json_schema),
+    "policy_changes": Format(AllowedChanges.model_json_schema),
+    "review": Format(ReviewMark.model_json_schema),
+    "control of a run": Format(None, ({"run_id", "control"},), read_controls, "control of a run, version 1"),
+    "entry of a journal": Format(
+        None,
+        ({HEADER_KEY}, {ENDED_KEY}, {"suite", "nodeid"}),
+        _entries,
+        f"entry of a journal, version {JOURNAL_VERSION}",
+    ),
+    "result": Format(None, ({"result"},), payload_lines, "result of a run, version 1"),
+    "error": Format(None, ({"kind"}, {"message"}), error_lines, "error of a run, version 1"),
+}
+"""The formats by kind; of those whose keys an object has, the first counts."""
+KINDS = tuple(kind for kind, row in FORMATS.items() if row.schema)
+"""The kinds of which there is a schema."""

@@ -17,7 +17,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from pydantic import ValidationError
 
-from pytest_packbench.cases.recordings import find_recording
+from pytest_packbench.cases.finder import find_recording
+from pytest_packbench.cases.load import load_recording
 from pytest_packbench.engine.offline import offline
 from pytest_packbench.engine.recordings import (
     Replay,
@@ -459,7 +460,7 @@ def settle_stored(context: SuiteContext, loaded: LoadedCase, stored: EndedAttemp
     if state.cassette_sha256 is not None:
         # resuming has compared its hash
         with suppress(OSError, CassetteError):
-            state.cassette, _ = find_recording(context.suite, loaded.case.id).load()
+            state.cassette, _ = load_recording(find_recording(context.suite, loaded.case.id))
     return settle(context, loaded, state)
 
 
@@ -573,7 +574,7 @@ def _from_pack(
 
 def _replay(context: SuiteContext, loaded: LoadedCase, state: AttemptState) -> LLM:
     """Return the replay of the case's cassette; without one, each model call of the target is an error."""
-    source = f"fixtures/{loaded.case.id}.json"
+    source: object = f"fixtures/{loaded.case.id}.json"
     asks = context.asks_model or context.caller.opaque
     # a scripted model runs inside the target, and a target without a model has nothing to replay
     own = context.serving if context.backend != STUB and not context.caller.without_model else None
@@ -581,9 +582,8 @@ def _replay(context: SuiteContext, loaded: LoadedCase, state: AttemptState) -> L
         try:
             # which is looked into first, and may be unreadable
             source = f"fixtures/{RECORDINGS}"
-            recording = find_recording(context.suite, loaded.case.id)
-            source = recording.file
-            cassette, sha256 = recording.load()
+            source = recording = find_recording(context.suite, loaded.case.id)
+            cassette, sha256 = load_recording(recording)
             if asks or cassette.gateway:
                 state.cassette, state.cassette_sha256 = cassette, sha256
                 check_belongs(cassette, case_id=loaded.case.id, input_sha256=loaded.input_sha256, source=source)
@@ -778,7 +778,7 @@ def _check_traffic(context: SuiteContext, loaded: LoadedCase, state: AttemptStat
     if traffic.capped is not None:
         raise _AttemptFailed(traffic.capped.kind, str(traffic.capped))
     if traffic.mismatch:
-        source = find_recording(context.suite, loaded.case.id).file
+        source = find_recording(context.suite, loaded.case.id)
         kind = "cassette_mismatch" if traffic.has_recording else "cassette_missing"
         raise _AttemptFailed(kind, f"{source}: {traffic.mismatch}", traffic.difference)
 

@@ -86,7 +86,7 @@ class SuiteContext:
     @property
     def runs_program(self) -> bool:
         """Whether a program runs in fixture mode, for the cases whose model calls are recorded."""
-        from pytest_packbench.cases.recordings import needs_gateway
+        from pytest_packbench.cases.finder import needs_gateway
 
         if self.live is not None or not (self.caller.opaque and self.caller.runs_offline and self.serves_gateway):
             return False

@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING, Any
 from weakref import WeakValueDictionary
 
 from pytest_packbench.backends import Backend, BackendError
-from pytest_packbench.files import LIMITS, NUMBERS, read_regular, write_atomic
-from pytest_packbench.model.case import canonical_sha256
+from pytest_packbench.files import LIMITS, NUMBERS, canonical_sha256, read_regular, write_atomic
 from pytest_packbench.model.errors import describe_error
 from pytest_packbench.model.request import ModelAnswer, ModelRequest, Usage
 from pytest_packbench.model.result import adapter

@@ -16,10 +16,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from pytest_packbench.cases.load import parse_cassette
-from pytest_packbench.cases.recordings import Recording, find_recording
-from pytest_packbench.files import RECORDING, read_regular, write_atomic
-from pytest_packbench.model.case import LoadedCase, canonical_sha256
+from pytest_packbench.cases.finder import Recording, find_recording
+from pytest_packbench.cases.load import load_recording, parse_cassette
+from pytest_packbench.files import RECORDING, canonical_sha256, read_regular, write_atomic
 from pytest_packbench.model.errors import CassetteError, Problem, format_value
 from pytest_packbench.model.request import AnswerError, AnswerProblem, ModelAnswer, ModelRequest, Tool, ToolCall, Usage
 from pytest_packbench.model.run import STUB
@@ -31,6 +30,7 @@ if TYPE_CHECKING:
     from pytest_packbench.engine.attempt import AttemptState
     from pytest_packbench.engine.contexts import SuiteContext
     from pytest_packbench.engine.metering import ModelCall
+    from pytest_packbench.model.case import LoadedCase
     from pytest_packbench.model.pack import Pack
     from pytest_packbench.model.recording import Cassette, Exchange, RecordedPart, RecordedTool
 
@@ -56,7 +56,7 @@ class UnrecordableError(RuntimeError):
     """A model call of the target was never answered: no replay could reproduce it."""
 
 
-def check_belongs(cassette: Cassette, *, case_id: str, input_sha256: str, source: str) -> None:
+def check_belongs(cassette: Cassette, *, case_id: str, input_sha256: str, source: object) -> None:
     """Check that a cassette is that of a case and of its current input.
 
     Raises:
@@ -76,7 +76,7 @@ def check_belongs(cassette: Cassette, *, case_id: str, input_sha256: str, source
 def recorded_calls(suite: Suite, case_id: str) -> int | None:
     """Return the number of exchanges in a case's cassette; None where it is missing or can't be read."""
     try:
-        cassette, _ = find_recording(suite, case_id).load()
+        cassette, _ = load_recording(find_recording(suite, case_id))
         return len(cassette.exchanges) + len(cassette.gateway)
     except (CassetteError, OSError):
         return None
@@ -90,7 +90,7 @@ class Replay:
 
     Attributes:
         cassette: the recording; None where there is none.
-        source: the cassette's file, for messages.
+        source: what names the cassette's file in messages.
         no_backend: whether a backend should answer and none is set: then each call is a mismatch.
         stale: whether an exchange answered another request than today's.
         stale_roles: the roles of such exchanges.
@@ -102,7 +102,7 @@ class Replay:
     """
 
     cassette: Cassette | None
-    source: str
+    source: object
     no_backend: bool = False
     stale: bool = False
     stale_roles: set[str] = field(default_factory=set)
@@ -294,7 +294,7 @@ def store_recording(suite: Suite, case_id: str, data: dict[str, Any]) -> tuple[C
     it. One with the same answers under the same conditions is not written.
 
     Returns:
-        The cassette and the hash of its content, as `Recording.load` returns them.
+        The cassette and the hash of its content, as `load_recording` returns them.
 
     Raises:
         OSError: it can't be written; an older recording stays as it was.
@@ -355,7 +355,7 @@ def discard_recording(suite: Suite, case_id: str, *, since: str) -> None:
 def _is_same(older: Recording, cassette: Cassette) -> bool:
     """Whether an older recording has the same answers under the same conditions."""
     try:
-        before, _ = older.load()
+        before, _ = load_recording(older)
     except (CassetteError, OSError):
         return False
     ignored: Any = {
@@ -541,7 +541,7 @@ def tool_hashes(tools: Iterable[Tool]) -> list[tuple[str, str]]:
     return sorted({(tool.name, canonical_sha256(tool.as_json())) for tool in tools})
 
 
-def check_conditions(cassette: Cassette, context: SuiteContext, *, case_id: str, source: str) -> str:
+def check_conditions(cassette: Cassette, context: SuiteContext, *, case_id: str, source: object) -> str:
     """Check that a recording was made under the conditions of this run.
 
     Guards and judges, and for a target outside this process the target and the code of both, must be those of the
@@ -552,7 +552,7 @@ def check_conditions(cassette: Cassette, context: SuiteContext, *, case_id: str,
         cassette: the recording.
         context: the suite's.
         case_id: the case, for the command that records it again.
-        source: the recording's file, for messages.
+        source: what names the recording's file in messages.
 
     Returns:
         What has changed without making the recording invalid, in one line; empty if nothing has.

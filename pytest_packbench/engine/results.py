@@ -11,7 +11,7 @@ from functools import cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pytest_packbench import __version__
-from pytest_packbench.cases.files import CaseLocation, load_case
+from pytest_packbench.cases.load import load_case
 from pytest_packbench.engine.attempt import (
     UNKNOWN,
     AttemptState,
@@ -46,6 +46,7 @@ from pytest_packbench.model.run import CAPS, CONTROL_OWNER
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
+    from pytest_packbench.cases.finder import CaseLocation
     from pytest_packbench.engine.contexts import SuiteContext
     from pytest_packbench.model.case import LoadedCase
     from pytest_packbench.model.recording import Control

@@ -5,16 +5,12 @@ A pack narrows `input`, `expected`, `notes` and `case_type` in a subclass of `Ca
 
 from __future__ import annotations
 
-import hashlib
-import json
 from typing import Annotated, Any, Literal, NamedTuple, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, GetCoreSchemaHandler, Strict, StringConstraints
 from pydantic_core import PydanticCustomError, core_schema
 
 ItemT = TypeVar("ItemT")
-# `json.dumps` would create an encoder on each call
-_CANONICAL = json.JSONEncoder(sort_keys=True, separators=(",", ":"), ensure_ascii=False)
 CASE_ID = r"^[A-Za-z0-9][A-Za-z0-9_-]*$"
 CASE_ID_LENGTH = 120
 NAME = r"^[a-z0-9][a-z0-9_-]*$"
@@ -151,12 +147,6 @@ class Case(StrictModel):
     expected: Any
     notes: Notes = Notes.model_construct()
     schema_uri: Text | None = Field(default=None, alias="$schema")
-
-
-def canonical_sha256(value: object) -> str:
-    """Return the SHA-256 of a JSON value in canonical form (sorted keys, no spaces, UTF-8), hexadecimal."""
-    text = _CANONICAL.encode(value)
-    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
 
 
 class LoadedCase(NamedTuple):

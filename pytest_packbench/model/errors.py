@@ -134,12 +134,12 @@ class InputError(ValueError):
         problems: its problems, at least one; the message shows the first.
     """
 
-    def __init__(self, source: str, problems: Sequence[Problem]) -> None:
-        self.source = source
+    def __init__(self, source: object, problems: Sequence[Problem]) -> None:
+        self.source = str(source)
         self.problems = tuple(problems)
         first, *more = self.problems
         rest = f" (and {len(more)} more: {', '.join(p.pointer or '/' for p in more)})" if more else ""
-        super().__init__(escape_unprintable(single_spaced(f"{source}: {first}{rest}")))
+        super().__init__(escape_unprintable(single_spaced(f"{self.source}: {first}{rest}")))
 
 
 class CaseError(InputError):

@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from pydantic_core import from_json
 
-from pytest_packbench.cases.files import CaseLocation, find_case, format_location, load_case
-from pytest_packbench.cases.recordings import case_of_control, escaped_name, load_control
+from pytest_packbench.cases.finder import CaseLocation, find_case, format_location
+from pytest_packbench.cases.load import case_of_control, load_case, load_control
 from pytest_packbench.engine.attempt import AttemptState, Failure, attempt, settle_stored, user_frames
 from pytest_packbench.engine.results import (
     CaseRef,
@@ -30,6 +30,7 @@ from pytest_packbench.engine.results import (
     redacted_trial,
 )
 from pytest_packbench.engine.time_limit import timed_out
+from pytest_packbench.files import escape_unprintable
 from pytest_packbench.model.errors import CaseError, ControlError, Problem, describe_error, single_spaced
 from pytest_packbench.model.pack import names_checks
 from pytest_packbench.model.record import EvalRecord
@@ -610,7 +611,7 @@ def record_file(suite: Suite, path: Path, file: str, line: int) -> str:
     """Return the location of a case for records; the arguments are as in `CaseRun`."""
     # a bundled suite is named without this machine's folders
     location = f"bundled:{suite.record_name}/{path.relative_to(suite.path).as_posix()}" if suite.bundled else file
-    return format_location(location, line)
+    return format_location(location, line) if line else location
 
 
 def uncollected_case_ref(contexts: SessionSuites, suite: Suite, nodeid: str, *, file: str, name: str) -> CaseRef:
@@ -668,7 +669,7 @@ class ControlRun(ItemRun):
                 ("verdict", result.outcome),
             )
             if result.outcome != "as_written":
-                path = escaped_name(path_argument(self.item.config, self.item.path, self.suite))
+                path = escape_unprintable(path_argument(self.item.config, self.item.path, self.suite))
                 self.explanation = control_text(result, f"{RERUN} pytest {path}::{self.item.name}")
         if self.result.outcome == "broken":
             raise CaseBroken(printable(self.result.message))

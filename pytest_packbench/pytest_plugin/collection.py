@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import pytest
 
-from pytest_packbench.cases.files import (
+from pytest_packbench.cases.finder import (
     LINES_SUFFIX,
     SUFFIXES,
     CaseIndex,
@@ -20,17 +20,18 @@ from pytest_packbench.cases.files import (
     case_counts,
     case_folders,
     file_stem,
+    find_controls,
+    find_recording,
     is_hidden,
     is_stray,
     is_unread,
     iter_cases,
     leaves_project,
-    load_case,
     locations_in,
     stray_problem,
     unprintable_name,
 )
-from pytest_packbench.cases.recordings import escaped_name, find_controls, find_recording
+from pytest_packbench.cases.load import load_case
 from pytest_packbench.files import escape_unprintable, has_control_characters
 from pytest_packbench.model.errors import (
     CaseError,
@@ -312,7 +313,9 @@ class ControlFolder(CaseFolder):
         for text, found in groupby(find_controls(self.path), attrgetter("path")):
             path, in_shard = Path(text), [each for each in found if self.collector.is_in_shard(each.name)]
             if in_shard and not self.is_ignored(path):
-                name, nodeid = (printable(escaped_name(each)) for each in (path.name, self.collector.nodeid_of(text)))
+                name, nodeid = (
+                    printable(escape_unprintable(each)) for each in (path.name, self.collector.nodeid_of(text))
+                )
                 file: ControlFile = ControlFile.from_parent(
                     self, path=path, name=name, nodeid=nodeid, suite=self.suite, locations=partial(iter, in_shard)
                 )

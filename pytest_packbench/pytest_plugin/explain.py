@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from pytest_packbench.cases.recordings import find_recording
+from pytest_packbench.cases.finder import find_recording
 from pytest_packbench.engine.results import Trial, shown_input
 from pytest_packbench.model.errors import pluralize
 from pytest_packbench.model.run import pytest_options
@@ -195,7 +195,8 @@ def _context_lines(run: CaseRun, attempt: AttemptState | None) -> list[str]:
     elif not run.test_function:
         rows["cassette"] = "none"
         if attempt.cassette is not None:
-            path = os.path.relpath(find_recording(run.suite, run.name).path, config.invocation_params.dir)
+            found = find_recording(run.suite, run.name).location
+            path = os.path.relpath(found.label(found.path), config.invocation_params.dir)
             rows["cassette"] = f"{path} ({attempt.calls} of its exchanges {'recorded' if live else 'replayed'})"
         if live:
             rows["model"] = f"{attempt.llm_backend} {attempt.llm_model}, {pluralize(attempt.calls, 'call')}"

@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from pydantic import BaseModel
 
-from pytest_packbench.cases.files import SuiteCase, suite_cases, unknown_suite_message
+from pytest_packbench.cases.finder import unknown_suite_message
+from pytest_packbench.cases.load import SuiteCase, suite_cases
 from pytest_packbench.engine.attempt import AttemptState, Failure, Plain, settle, user_frames
 from pytest_packbench.engine.contexts import shown_path
 from pytest_packbench.engine.results import Trial, build_trial, error_trial, not_run_trial

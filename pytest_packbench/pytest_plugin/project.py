@@ -18,7 +18,7 @@ from pytest_packbench.pytest_plugin.settings import open_suites, packs_of_hooks,
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterator, Sequence
 
-    from pytest_packbench.cases.files import Project
+    from pytest_packbench.cases.finder import Project
     from pytest_packbench.engine.contexts import SuiteContext
 
 T = TypeVar("T")

@@ -14,8 +14,15 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from pytest_packbench.cases.files import CaseIndex, Project, case_counts, case_file_sha256, suite_locations
-from pytest_packbench.cases.recordings import find_controls, find_recording, is_same_control, shown_texts
+from pytest_packbench.cases.finder import (
+    CaseIndex,
+    Project,
+    case_counts,
+    find_controls,
+    find_recording,
+    suite_locations,
+)
+from pytest_packbench.cases.load import case_file_sha256, is_same_control, load_recording
 from pytest_packbench.engine.offline import take_late
 from pytest_packbench.engine.recordings import discard_recording, guard_name, recording_problem
 from pytest_packbench.engine.results import CaseRef, build_trial, carried_over_trial, unscored_result, versions
@@ -127,7 +134,7 @@ def _usage_error(error: ResumeError) -> pytest.UsageError:
 
 def _recording_sha256(suite: Suite, case_id: str) -> str | None:
     try:
-        return find_recording(suite, case_id).load()[1]
+        return load_recording(find_recording(suite, case_id))[1]
     except (OSError, CassetteError):
         return None
 
@@ -355,6 +362,7 @@ class SuiteRun(RunResults):
         Raises:
             OSError: a file can't be written.
         """
+        from pytest_packbench.cases.texts import shown_texts
         from pytest_packbench.reports.page import page_of_run, write_pages
         from pytest_packbench.reports.page.case_data import CaseSources, root_link
         from pytest_packbench.reports.story import Place

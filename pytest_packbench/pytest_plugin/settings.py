@@ -23,7 +23,7 @@ import pytest
 
 from pytest_packbench import plugin
 from pytest_packbench.cases import load
-from pytest_packbench.cases.files import (
+from pytest_packbench.cases.finder import (
     LINES_SUFFIX,
     SUFFIXES,
     FoundSuite,
@@ -31,11 +31,12 @@ from pytest_packbench.cases.files import (
     describe_case_counts,
     file_stem,
     find_case,
+    find_controls,
     named_suites,
+    needs_gateway,
     suite_names,
     unknown_suite_message,
 )
-from pytest_packbench.cases.recordings import find_controls, needs_gateway
 from pytest_packbench.engine.contexts import SuiteContext, SuiteContexts, shown_path
 from pytest_packbench.engine.targets import make_importable
 from pytest_packbench.model.errors import SuiteError, describe_error, pluralize

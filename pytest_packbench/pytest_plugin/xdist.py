@@ -167,7 +167,7 @@ class Controller:
             self.recorder.begin_journals()
 
     def _select(self, recorder: Recorder, nodeid: str) -> None:
-        from pytest_packbench.cases.files import SUFFIXES, file_stem
+        from pytest_packbench.cases.finder import SUFFIXES, file_stem
         from pytest_packbench.pytest_plugin.case_run import uncollected_case_ref
 
         file, _, name = nodeid.rpartition("::")

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from pytest_packbench.commands import main
-from pytest_packbench.model.case import canonical_sha256
+from pytest_packbench.files import canonical_sha256
 from pytest_packbench.testing import case, write_suite
 
 if TYPE_CHECKING:

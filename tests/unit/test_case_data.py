@@ -12,9 +12,10 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from pytest_packbench import load_suite
-from pytest_packbench.cases.files import case_file_sha256, iter_cases, read_case_bytes
-from pytest_packbench.cases.recordings import SourceTexts, find_recording, hide_prompts, source_texts
-from pytest_packbench.model.case import canonical_sha256
+from pytest_packbench.cases.finder import find_recording, iter_cases
+from pytest_packbench.cases.load import case_file_sha256, load_recording, read_located
+from pytest_packbench.cases.texts import SourceTexts, hide_prompts, source_texts
+from pytest_packbench.files import canonical_sha256
 from pytest_packbench.model.result import EFFECTS
 from pytest_packbench.packs.generic.pack import GenericPack
 from pytest_packbench.reports.page import case_data
@@ -219,7 +220,7 @@ def test_a_thousand_cases_of_the_tariff_suite_take_two_megabytes() -> None:
     suite = load_suite(SOURCES / "tariff")
     results = []
     for case in list(iter_cases(suite.cases_path))[:100]:
-        recording = json.loads(read_case_bytes(find_recording(suite, case.name).location))
+        recording = json.loads(read_located(find_recording(suite, case.name).location))
         # a result repeats what the model answered, and logs every check
         answers = [exchange["answer"] for exchange in recording["exchanges"]]
         file = Path(case.path).relative_to(suite.path).as_posix()
@@ -244,7 +245,7 @@ def test_the_texts_of_a_suite(tmp_path: Path, form: str) -> None:
     folder = pack(SOURCES / "tariff", tmp_path) if form == "lines" else SOURCES / "tariff"
     suite = load_suite(folder)
     case = next(iter(iter_cases(suite.cases_path)))
-    _, cassette_sha256 = find_recording(suite, case.name).load()
+    _, cassette_sha256 = load_recording(find_recording(suite, case.name))
     file = case.label(Path(case.path).relative_to(folder).as_posix())
     hashes: dict[str, Any] = {"case_sha256": case_file_sha256(case), "cassette_sha256": cassette_sha256}
     result = case_result(case.name, file=file, **hashes)
@@ -265,7 +266,7 @@ def test_the_texts_of_a_suite(tmp_path: Path, form: str) -> None:
 def test_the_recording_that_waits_for_approval_is_that_of_the_run(tmp_path: Path) -> None:
     suite = load_suite(pack(SOURCES / "tariff", tmp_path))
     case = next(iter(iter_cases(suite.cases_path)))
-    older = json.loads(read_case_bytes(find_recording(suite, case.name).location))
+    older = json.loads(read_located(find_recording(suite, case.name).location))
     newer = {**older, "exchanges": []}
     pending = suite.pending_path(case.name)
     pending.parent.mkdir()

@@ -16,28 +16,29 @@ from hypothesis import strategies as st
 from pydantic import field_validator
 
 from pytest_packbench import testing
-from pytest_packbench.cases.files import (
+from pytest_packbench.cases.finder import (
     CaseIndex,
     case_counts,
-    case_file_sha256,
     find_case,
     format_location,
     is_line_name,
     iter_cases,
-    load_case,
     read_id,
     split_location,
 )
 from pytest_packbench.cases.load import (
     JsonError,
+    case_file_sha256,
     check_case,
+    load_case,
     parse_case,
     parse_cassette,
     parse_json,
     read_config,
     scoring_sha256,
 )
-from pytest_packbench.model.case import CASE_ID_LENGTH, Case, LoadedCase, canonical_sha256
+from pytest_packbench.files import canonical_sha256
+from pytest_packbench.model.case import CASE_ID_LENGTH, Case, LoadedCase
 from pytest_packbench.model.errors import CaseError, CassetteError, SuiteError, json_pointer
 from pytest_packbench.model.run import Shard, shard_of
 from pytest_packbench.model.suite import Suite, SuiteConfig

@@ -11,9 +11,9 @@ import pytest
 import yaml
 
 from pytest_packbench.api import load_suite
+from pytest_packbench.cases.finder import all_recordings, find_controls
 from pytest_packbench.cases.lint import lint
-from pytest_packbench.cases.load import parse_control
-from pytest_packbench.cases.recordings import all_recordings, check_target, find_controls, load_control
+from pytest_packbench.cases.load import check_target, load_control, parse_control
 from pytest_packbench.commands import main
 from pytest_packbench.files import packed_files, single_files
 from pytest_packbench.model.errors import ControlError

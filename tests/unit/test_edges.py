@@ -12,7 +12,7 @@ import pytest
 
 from pytest_packbench.analysis.changes import baseline_outcome, compare
 from pytest_packbench.analysis.counting import differences
-from pytest_packbench.cases.recordings import SourceTexts, hide_prompts
+from pytest_packbench.cases.texts import SourceTexts, hide_prompts
 from pytest_packbench.engine.gateway.exchanges import transcript_of
 from pytest_packbench.engine.recordings import parts_of
 from pytest_packbench.model.case import Fraction, StrictModel, Threshold

@@ -19,7 +19,7 @@ from pytest_packbench.engine.gateway import Serving, stamps
 from pytest_packbench.engine.gateway.exchanges import RecordedCall
 from pytest_packbench.engine.metering import AnswerCache, CallLimit, Ledger
 from pytest_packbench.engine.offline import take_late
-from pytest_packbench.model.case import canonical_sha256
+from pytest_packbench.files import canonical_sha256
 from pytest_packbench.model.redaction import Redactor
 from pytest_packbench.model.run import Caps
 from pytest_packbench.model.suite import Prices

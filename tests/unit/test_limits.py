@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 from pytest_packbench import files
-from pytest_packbench.cases.files import case_counts, load_case, suite_locations
-from pytest_packbench.cases.load import parse_case, parse_json, parse_yaml, read_suite
+from pytest_packbench.cases.finder import case_counts, suite_locations
+from pytest_packbench.cases.load import load_case, parse_case, parse_json, parse_yaml, read_suite
 from pytest_packbench.commands import main
 from pytest_packbench.files import LIMITS, Limit, lines_of, open_regular, read_line, read_regular
 from pytest_packbench.model.case import Case

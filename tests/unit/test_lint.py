@@ -11,10 +11,10 @@ import pytest
 import yaml
 
 from pytest_packbench.api import load_suite
-from pytest_packbench.cases.files import suite_cases
 from pytest_packbench.cases.lint import lint
+from pytest_packbench.cases.load import suite_cases
 from pytest_packbench.commands import main
-from pytest_packbench.model.case import canonical_sha256
+from pytest_packbench.files import canonical_sha256
 from pytest_packbench.model.pack import LintOption
 from pytest_packbench.packs.generic.pack import GenericPack
 from pytest_packbench.packs.tariff.model import TariffSuiteConfig

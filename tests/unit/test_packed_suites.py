@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from pytest_packbench import load_suite
-from pytest_packbench.cases.files import iter_cases, load_case
-from pytest_packbench.cases.recordings import find_recording
+from pytest_packbench.cases.finder import find_recording, iter_cases
+from pytest_packbench.cases.load import load_case, load_recording
 from pytest_packbench.commands import main
 from pytest_packbench.files import packed_files, single_files
 from pytest_packbench.model.errors import CassetteError
@@ -46,7 +46,7 @@ def test_a_packed_suite_is_a_suite_with_the_hashes_of_single_files(
         model = Packs()["tariff"].case_model
         loaded = [load_case(found, model, file="f", pack="tariff") for found in iter_cases(suite.cases_path)]
         cases.append({one.case.id: (one.sha256, one.input_sha256, one.case) for one in loaded})
-        recordings.append({one.case.id: find_recording(suite, one.case.id).load() for one in loaded})
+        recordings.append({one.case.id: load_recording(find_recording(suite, one.case.id)) for one in loaded})
     assert cases[0] == cases[1]
     assert recordings[0] == recordings[1]
     assert suites[0].sha256 == suites[1].sha256
@@ -113,16 +113,16 @@ def test_a_recording_in_a_file_of_its_own_counts(tmp_path: Path) -> None:
     own = lines_of(folder / RECORDINGS)[0] | {"llm_model": "another"}
     suite.cassette_path(first).write_text(json.dumps(own), encoding="utf-8")
     found = find_recording(suite, first)
-    assert (found.file, found.load()[0].llm_model) == (f"fixtures/{first}.json", "another")
-    assert find_recording(suite, second).file == f"{RECORDINGS}:2"
+    assert (str(found), load_recording(found)[0].llm_model) == (f"fixtures/{first}.json", "another")
+    assert str(find_recording(suite, second)) == f"{RECORDINGS}:2"
     absent = find_recording(suite, "absent")
-    assert (absent.file, absent.exists(), found.exists()) == ("fixtures/absent.json", False, True)
+    assert (str(absent), absent.exists(), found.exists()) == ("fixtures/absent.json", False, True)
     with pytest.raises(FileNotFoundError):
-        absent.load()
+        load_recording(absent)
     # a changed file is read again
     keep(folder, lambda lines: [*lines, lines[1]])
     with pytest.raises(CassetteError, match=f'^{RECORDINGS}:4: /case_id: duplicate id "{second}", also in line 2; '):
-        find_recording(suite, second).load()
+        load_recording(find_recording(suite, second))
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from pytest_packbench import policy as policies
-from pytest_packbench.cases.files import CaseLocation
+from pytest_packbench.cases.finder import CaseLocation
 from pytest_packbench.model.report import same
 from pytest_packbench.policy import Policy, PolicyCase, differences, policy_changes
 
@@ -26,7 +26,7 @@ def policy(**changes: Any) -> Policy:
 
 @pytest.fixture(autouse=True)
 def _contents(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(policies, "read_case_bytes", lambda location: location.path.encode())
+    monkeypatch.setattr(policies, "read_located", lambda location: location.path.encode())
 
 
 def lines(base: dict[str, Any], now: dict[str, Any]) -> list[str]:

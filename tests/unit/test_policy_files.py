@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from pytest_packbench.api import load_suite
-from pytest_packbench.cases.files import Project, read_case_bytes
-from pytest_packbench.model.case import canonical_sha256
+from pytest_packbench.cases.finder import Project
+from pytest_packbench.cases.load import read_located
+from pytest_packbench.files import canonical_sha256
 from pytest_packbench.model.report import PolicyError
 from pytest_packbench.model.suite import SuiteConfig
 from pytest_packbench.packs.registry import Packs
@@ -81,7 +82,7 @@ def test_each_file_counts_as_what_it_is(folder: Path) -> None:
     assert list(cases) == ["a", "bad", "list", "m1", "more.line-4"]
     assert [cases[name].sha256 is None for name in ("a", "bad", "list", "m1")] == [False, True, True, False]
     assert cases["m1"].file == "cases/more.jsonl:2"
-    assert [json.loads(read_case_bytes(cases[name].location)) for name in ("a", "m1")] == [A, {"id": "m1"}]
+    assert [json.loads(read_located(cases[name].location)) for name in ("a", "m1")] == [A, {"id": "m1"}]
     recordings = {
         "a": canonical_sha256({"case_id": "a", "description": "x"}),
         "broken": text_sha256(b"{"),

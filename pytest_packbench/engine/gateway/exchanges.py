@@ -26,8 +26,7 @@ from pytest_packbench.engine.gateway.protocols import (
     uses_tokens,
     without_keys,
 )
-from pytest_packbench.files import NUMBERS
-from pytest_packbench.model.case import canonical_sha256
+from pytest_packbench.files import NUMBERS, canonical_sha256
 from pytest_packbench.model.redaction import Redactor, without_credentials, without_secrets
 
 if TYPE_CHECKING:

@@ -15,7 +15,7 @@ from urllib.parse import parse_qsl, urlencode
 
 from pytest_packbench.backends import full_address
 from pytest_packbench.backends.client import counts_in
-from pytest_packbench.model.case import canonical_sha256
+from pytest_packbench.files import canonical_sha256
 from pytest_packbench.model.redaction import REDACTED, is_secret_name
 from pytest_packbench.model.request import Usage
 

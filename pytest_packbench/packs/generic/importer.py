@@ -9,8 +9,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_args
 
 from pytest_packbench.cases.load import parse_json
+from pytest_packbench.files import canonical_sha256
 from pytest_packbench.model.authoring import CaseDraft, Importer, SourceDoubt, SourceFlaw, case_id
-from pytest_packbench.model.case import Difficulty, canonical_sha256
+from pytest_packbench.model.case import Difficulty
 from pytest_packbench.model.errors import format_value, json_pointer
 from pytest_packbench.packs.generic.tables import TAB, CsvFormat, TableRow, csv_header, csv_rows, jsonl_rows
 from pytest_packbench.packs.generic.values import MISSING, compile_path

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from pytest_packbench.backends import VARIABLE, originals, replace_variables
-from pytest_packbench.cases.recordings import needs_gateway
+from pytest_packbench.cases.finder import needs_gateway
 from pytest_packbench.engine.gateway import Serving
 from tests.integration.options.conftest import recordings
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from pytest_packbench.commands import main
-from pytest_packbench.model.case import canonical_sha256
+from pytest_packbench.files import canonical_sha256
 from tests.integration.options.conftest import LIVE, recordings, replayable
 from tests.servers.wire import openai_reply
 

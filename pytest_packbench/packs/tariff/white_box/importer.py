@@ -7,7 +7,7 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from pytest_packbench.cases.files import case_lines
+from pytest_packbench.cases.finder import case_lines
 from pytest_packbench.cases.load import JsonError, parse_json
 from pytest_packbench.files import LIMITS, read_regular, why_unreadable
 from pytest_packbench.model.authoring import CaseDraft, Importer, SourceFlaw, SourceRemark

@@ -1,4 +1,9 @@
-"""Finding suites, and their cases: one per JSON file (`<id>.json`), or one per line of a JSON Lines file (`*.jsonl`).
+"""Finding suites, and the documents in them: cases, recordings and controls, each in a JSON file or in a line.
+
+A JSON file has the name of what it contains (`<id>.json`), a JSON Lines file (`*.jsonl`) has one document per line.
+Cases may be in any such file below `cases`, controls in any directly in `fixtures/controls`. A recording is
+`fixtures/<case id>.json`, or a line of the `recordings.jsonl` beside it: the file takes precedence, so that a case can
+be recorded again without changing the file of many.
 
 These functions work on names and bytes; a line is parsed only if its id cannot be found without parsing.
 """
@@ -7,6 +12,7 @@ from __future__ import annotations
 
 import json
 import os
+import posixpath
 import re
 from collections import Counter
 from contextlib import suppress
@@ -16,10 +22,11 @@ from functools import cache, lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from pytest_packbench.cases.load import case_sha256, parse_case, parse_json
 from pytest_packbench.files import (
     CASE,
+    CONTROL,
     RECORDING,
+    RECORDINGS,
     InputLimitError,
     Limit,
     OpenFile,
@@ -30,16 +37,23 @@ from pytest_packbench.files import (
     has_control_characters,
     lines_of,
     open_regular,
-    read_line,
-    read_regular,
 )
-from pytest_packbench.model.case import CASE_ID, CASE_ID_LENGTH, Case, LoadedCase
-from pytest_packbench.model.errors import CaseError, InputError, Problem, duplicate_id, pluralize, unreadable
+from pytest_packbench.model.case import CASE_ID, CASE_ID_LENGTH
+from pytest_packbench.model.errors import (
+    CaseError,
+    CassetteError,
+    ControlError,
+    InputError,
+    Problem,
+    duplicate_id,
+    pluralize,
+    unreadable,
+)
 from pytest_packbench.model.run import BUNDLED, Shard
-from pytest_packbench.model.suite import CONFIG_NAME, Suite
+from pytest_packbench.model.suite import CONFIG_NAME, CONTROLS, FIXTURES, PENDING, Suite
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+    from collections.abc import Collection, Iterable, Iterator, Mapping
 
     from pytest_packbench.model.pack import Pack
 
@@ -56,6 +70,30 @@ _DATA_SUFFIX = re.compile(r"\.(?:json|jsonl|ndjson|ya?ml)(?:\.|$)", re.IGNORECAS
 _HEAD = 1 << 20
 _KEY = rb"""(?:^|[\s{,"'])%s["']?\s*:"""
 _LINE = re.compile(r".*\.line-[0-9]+", re.DOTALL)
+_OWN_CALLS = re.compile(rb'"gateway":\s*\[\s*\{')
+_MAX_FILES, _MAX_WHOLE_FILES = 1000, 32
+_MAX_BYTES, _MAX_BYTES_OF_OTHERS = 1024 * 1024, 8 * 1024
+
+
+class Kind(NamedTuple):
+    """A kind of documents in the folder of a suite.
+
+    Attributes:
+        noun: what one is called.
+        key: the key with its id.
+        limit: how large one may be, in a file or a line.
+        error: what is raised where one is invalid, or can't be read.
+    """
+
+    noun: str
+    key: str
+    limit: Limit
+    error: type[InputError]
+
+
+CASE_KIND = Kind("case", "id", CASE, CaseError)
+CASSETTE_KIND = Kind("cassette", "case_id", RECORDING, CassetteError)
+CONTROL_KIND = Kind("control", "id", CONTROL, ControlError)
 
 
 @cache
@@ -68,7 +106,7 @@ def _id_first(key: str) -> re.Pattern[bytes]:
 
 
 class CaseLocation(NamedTuple):
-    """The location of one case.
+    """The location of one case, recording or control.
 
     Attributes:
         path: its file.
@@ -78,7 +116,7 @@ class CaseLocation(NamedTuple):
         start: the offset of that line in the file, bytes.
         duplicate: the id of the line if an earlier line has the same; empty if none has.
         problem: why it can't be read, known from its name or place alone; None if nothing is.
-        content: the bytes of its line, where they are known already.
+        content: its bytes, where they are known already.
     """
 
     path: str
@@ -97,6 +135,10 @@ class CaseLocation(NamedTuple):
     def label(self, file: str) -> str:
         """Return `FILE`, or `FILE:LINE` for a line, with `file` as the name of the file."""
         return format_location(file, self.line)
+
+    def within(self, folder: Path) -> str:
+        """Return its path from a folder around it, with the line."""
+        return self.label(Path(self.path).relative_to(folder).as_posix())
 
 
 class CaseLine(NamedTuple):
@@ -331,12 +373,12 @@ def is_line_name(name: str) -> bool:
     return _LINE.fullmatch(name) is not None
 
 
-def line_locations(path: str, key: str = "id", *, keeps_content: bool = False) -> Iterator[CaseLocation]:
+def line_locations(path: str, kind: Kind, *, keeps_content: bool = False) -> Iterator[CaseLocation]:
     """Yield the locations of the lines of a file; of two lines with the same id the second gets a `line_name`.
 
     Args:
-        path: a JSON Lines file, of cases, recordings or controls.
-        key: as for `read_id`.
+        path: a JSON Lines file.
+        kind: what is in it.
         keeps_content: whether the locations have the bytes of their lines, for what reads them one by one.
 
     Raises:
@@ -345,34 +387,33 @@ def line_locations(path: str, key: str = "id", *, keeps_content: bool = False) -
     seen: dict[str, int] = {}
     for line in case_lines(path):
         of_line = line_name(path, line.number)
-        name, content = read_id(line.raw, key) or of_line, line.raw if keeps_content else b""
+        name, content = read_id(line.raw, kind.key) or of_line, line.raw if keeps_content else b""
         earlier = seen.setdefault(name, line.number)
         if earlier == line.number:
             yield CaseLocation(path, name, line.number, line.start, content=content)
         else:
-            problem = duplicate_id(name, f"line {earlier}", key=key)
+            problem = duplicate_id(name, f"line {earlier}", key=kind.key)
             yield CaseLocation(path, of_line, line.number, line.start, name, problem, content)
 
 
-def locations_in(
-    path: str, key: str = "id", noun: str = "case", *, keeps_content: bool = False
-) -> Iterator[CaseLocation]:
-    """Yield the locations of all cases in a file, or of its recordings or controls.
+def locations_in(path: str, kind: Kind = CASE_KIND, *, keeps_content: bool = False) -> Iterator[CaseLocation]:
+    """Yield the locations of all cases, recordings or controls in a file.
 
-    A file of lines that can't be read, or has none, is one case, which can't be loaded.
+    A file of lines that can't be read, or has none, is one of them, which can't be loaded.
 
     Args:
         path: the file.
-        key: as for `read_id`.
-        noun: what is in it.
+        kind: what is in it.
         keeps_content: as for `line_locations`.
     """
     if not path.endswith(LINES_SUFFIX):
         yield CaseLocation(path, file_stem(path))
         return
-    problem: Problem | None = no_lines(noun)
+    noun = kind.noun
+    advice = f"expected one {noun} per line; remove the file if it needs none"
+    problem: Problem | None = Problem("", f"the file contains no {noun}", advice)
     try:
-        for location in line_locations(path, key, keeps_content=keeps_content):
+        for location in line_locations(path, kind, keeps_content=keeps_content):
             problem = None
             yield location
     except OSError as error:
@@ -394,7 +435,7 @@ def find_case(path: str, name: str) -> CaseLocation | None:
     return CaseLocation(path, name) if os.path.exists(path) else None  # noqa: PTH110 - a string, see above
 
 
-def lines_by_id(path: str, key: str = "id") -> Mapping[str, CaseLocation]:
+def lines_by_id(path: str, kind: Kind = CASE_KIND) -> Mapping[str, CaseLocation]:
     """Return the lines of a file by their names; of two lines with the same id the second, since neither is right.
 
     Raises:
@@ -405,14 +446,14 @@ def lines_by_id(path: str, key: str = "id") -> Mapping[str, CaseLocation]:
     except (OSError, ValueError):
         # a path cannot contain a null character
         return {}
-    return _lines_by_id(path, key, status.st_mtime_ns, status.st_size)
+    return _lines_by_id(path, kind, status.st_mtime_ns, status.st_size)
 
 
 @lru_cache(maxsize=6)
-def _lines_by_id(path: str, key: str, _changed_ns: int, _size: int) -> Mapping[str, CaseLocation]:
+def _lines_by_id(path: str, kind: Kind, _changed_ns: int, _size: int) -> Mapping[str, CaseLocation]:
     found: dict[str, CaseLocation] = {}
     # a file of cases that can't be read is one case
-    for location in locations_in(path) if key == "id" else line_locations(path, key):
+    for location in locations_in(path) if kind is CASE_KIND else line_locations(path, kind):
         found[location.name] = found[location.written_id] = location
     return found
 
@@ -428,67 +469,6 @@ class CaseIndex(dict[str, CaseLocation]):
     find = dict.get
 
 
-def read_case_bytes(location: CaseLocation, limit: Limit = CASE) -> bytes:
-    """Return the bytes of a case, a recording or a control.
-
-    Args:
-        location: its location.
-        limit: how large its file may be.
-
-    Raises:
-        OSError: it can't be read.
-    """
-    if not location.line:
-        return read_regular(location.path, limit)
-    return location.content or read_line(location.path, location.start, limit)
-
-
-def case_file_sha256(location: CaseLocation) -> str | None:
-    """Return the hash of a case, as `LoadedCase.sha256`, without validating it; None if it is no JSON object."""
-    try:
-        data = parse_json(read_case_bytes(location))
-    except (OSError, ValueError):
-        return None
-    return case_sha256(data) if isinstance(data, dict) else None
-
-
-def load_case(location: CaseLocation, model: type[Case], *, file: str, pack: str | None) -> LoadedCase:
-    """Load and validate the case at a location.
-
-    Args:
-        location: its location.
-        model: the pack's case model.
-        file: the name of the file for error messages.
-        pack: the name of the suite's pack, which the case must name as well; None to accept any.
-
-    Raises:
-        CaseError: the case is invalid; one line with file, line, JSON pointer, problem and what was expected.
-    """
-    source = location.label(file)
-    if location.problem is None and has_control_characters(file):
-        location = location._replace(problem=unprintable_name(file))
-    raw = located_bytes(location, CASE, CaseError, source)
-    return parse_case(raw, model, source=source, stem=None if location.line else location.name, pack=pack)
-
-
-def located_bytes(location: CaseLocation, limit: Limit, error_type: type[InputError], source: str) -> bytes:
-    """Return the bytes of a case or a control; raises the error if it can't be read."""
-    problem = location.problem
-    if problem is None:
-        try:
-            return read_case_bytes(location, limit)
-        except OSError as error:
-            problem = unreadable_file(error)
-    raise error_type(source, [problem])
-
-
-def no_lines(noun: str = "case") -> Problem:
-    """Return the problem of a JSON Lines file without a line."""
-    return Problem(
-        "", f"the file contains no {noun}", f"expected one {noun} per line; remove the file if it needs none"
-    )
-
-
 def unprintable_name(path: str) -> Problem:
     """Return the problem of a file with a name, or in a folder, that terminals and services of CI would interpret."""
     folder, name = os.path.split(path)
@@ -501,6 +481,140 @@ def unprintable_name(path: str) -> Problem:
 def unreadable_file(error: OSError) -> Problem:
     """Return the problem of a file that cannot be opened."""
     return unreadable(error, "expected a file")
+
+
+class Recording(NamedTuple):
+    """Where a recording is, or would be; as text, for messages, its path from the folder of the suite.
+
+    Attributes:
+        location: its file and line.
+        suite: the folder of its suite.
+    """
+
+    location: CaseLocation
+    suite: Path
+
+    def __str__(self) -> str:
+        """Return its path from the folder of the suite, with the line of a packed one."""
+        return self.location.within(self.suite)
+
+    def exists(self) -> bool:
+        """Return whether there is a recording; it may be unreadable."""
+        return bool(self.location.line) or os.path.exists(self.location.path)  # noqa: PTH110 - a string
+
+
+def find_recording(suite: Suite, case_id: str) -> Recording:
+    """Return the recording of a case; where there is none, that of the file which would contain it.
+
+    Raises:
+        OSError: the file of many recordings is there, and can't be read.
+    """
+    path = suite.cassette_path(case_id)
+    line = None if path.exists() else lines_by_id(str(path.with_name(RECORDINGS)), CASSETTE_KIND).get(case_id)
+    return Recording(CaseLocation(str(path), case_id) if line is None else line, suite.path)
+
+
+def recording_kind(path: str) -> Kind | None:
+    """Return whether a file of a suite has recordings or controls; None for any other.
+
+    Args:
+        path: the file, from the suite's folder.
+    """
+    folder, name = posixpath.split(path)
+    if not path.startswith(f"{FIXTURES}/"):
+        return None
+    is_control = f"{folder}/".startswith(f"{FIXTURES}/{CONTROLS}/")
+    is_read = name.endswith(CASE_SUFFIX) or name == RECORDINGS or (is_control and name.endswith(LINES_SUFFIX))
+    return (CONTROL_KIND if is_control else CASSETTE_KIND) if is_read else None
+
+
+def recordings_in(suite: Path, paths: Iterable[str]) -> dict[str, CaseLocation]:
+    """Return the recordings and controls in files of a suite by their path under `fixtures`, without the suffix.
+
+    Args:
+        suite: the folder of the suite.
+        paths: the files, from there; those of another kind are left out.
+    """
+    found: dict[str, CaseLocation] = {}
+    for path in paths:
+        kind = recording_kind(path)
+        for location in locations_in(str(suite / path), kind) if kind else ():
+            name = posixpath.join(posixpath.dirname(path), location.name).removeprefix(f"{FIXTURES}/")
+            # a file of its own takes precedence over a line
+            if not (location.line and name in found):
+                found[name] = location
+    return found
+
+
+def all_recordings(suite: Suite) -> dict[str, Recording]:
+    """Return all recordings of a suite by their path under `fixtures` without suffix, sorted."""
+    files = file_paths(suite.path / FIXTURES, skip=[suite.controls_path])
+    found = recordings_in(suite.path, (Path(path).relative_to(suite.path).as_posix() for path in files))
+    return {name: Recording(location, suite.path) for name, location in sorted(found.items())}
+
+
+def find_controls(folder: Path) -> list[CaseLocation]:
+    """Return the controls in a folder, in the order of their files, with files there that are not read as controls."""
+    found: list[CaseLocation] = []
+    first: dict[str, CaseLocation] = {}
+    try:
+        names = sorted(os.listdir(folder))  # noqa: PTH208 - strings
+    except FileNotFoundError:
+        return []
+    except OSError as error:
+        return [CaseLocation(str(folder), folder.name, problem=unreadable(error, "expected a folder of controls"))]
+    for name in names:
+        path = os.path.join(folder, name)  # noqa: PTH118 - a string
+        if name.startswith("."):
+            continue
+        if (problem := control_file_problem(path)) is not None:
+            found.append(CaseLocation(path, escape_unprintable(name), problem=problem))
+        elif name.endswith(SUFFIXES):
+            found += [_distinct(location, name, first) for location in locations_in(path, CONTROL_KIND)]
+    return found
+
+
+def _distinct(location: CaseLocation, file: str, first: dict[str, CaseLocation]) -> CaseLocation:
+    """Return the location of a control; with another name and a problem if another file has the same id."""
+    other = first.setdefault(location.written_id, location)
+    if other is location or location.problem is not None:
+        return location
+    problem = duplicate_id(location.name, other.label(Path(other.path).name))
+    return location._replace(name=f"{location.name}.{file}-{location.line}", problem=problem)
+
+
+def control_file_problem(path: str) -> Problem | None:
+    """Return why a file in the folder of controls is not read at all; None if it is, or need not be."""
+    folder, name = os.path.split(path)
+    if name == "__pycache__":
+        return None
+    if has_control_characters(name):
+        return unprintable_name(path)
+    if os.path.isdir(path):  # noqa: PTH112 - strings
+        return Problem("", "a folder is not read", f"move its controls to {os.path.basename(folder)}")  # noqa: PTH119
+    if is_unread(name):
+        return Problem("", "not read as a control, because of its suffix", "rename it to .json, or remove it")
+    return None
+
+
+def needs_gateway(folders: Iterable[Path]) -> bool:
+    """Whether recordings in these folders contain calls of a target's own clients; reads some of them, in part."""
+    return any(_has_own_calls(folder) or _has_own_calls(folder / PENDING) for folder in folders)
+
+
+def _has_own_calls(folder: Path) -> bool:
+    try:
+        with os.scandir(folder) as entries:
+            paths = [entry.path for entry in entries if entry.name.endswith(SUFFIXES) and entry.is_file()]
+    except OSError:
+        return False
+    for number, path in enumerate(paths[:_MAX_FILES]):
+        # the calls come first where the target has no others
+        size = _MAX_BYTES if number < _MAX_WHOLE_FILES else _MAX_BYTES_OF_OTHERS
+        with suppress(OSError), open(path, "rb") as file:  # noqa: PTH123 - a Path takes longer
+            if _OWN_CALLS.search(file.read(size)):
+                return True
+    return False
 
 
 class Project(NamedTuple):
@@ -519,36 +633,6 @@ class Project(NamedTuple):
     packs: tuple[Pack, ...] = ()
     settings: Mapping[str, Any] = {}
     hooks: tuple[str, ...] = ()
-
-
-class SuiteCase(NamedTuple):
-    """A case of a suite, which may be unreadable.
-
-    Attributes:
-        suite: its suite.
-        pack: the suite's pack.
-        at: its location.
-        file: the name of the file for users.
-        loaded: the case; None if it cannot be read.
-        problem: why it cannot be used, in one line; empty otherwise.
-    """
-
-    suite: Suite
-    pack: Pack
-    at: CaseLocation
-    file: str
-    loaded: LoadedCase | None
-    problem: str
-
-    @property
-    def folder(self) -> str:
-        """The name of the folder that contains the file."""
-        return Path(self.at.path).parent.name
-
-    @property
-    def location(self) -> str:
-        """The file for users, with the line in a file of many."""
-        return self.at.label(self.file)
 
 
 def suite_names(value: str | Iterable[str]) -> list[str]:
@@ -674,31 +758,3 @@ def describe_case_counts(folder: Path) -> str:
     total = counts.total()
     listed = ", ".join(f"{kind} {count}" for kind, count in sorted(counts.items()))
     return f"{pluralize(total, 'case')}{f' ({listed})' if listed else ''}"
-
-
-def suite_cases(suite: Suite, pack: Pack, name_of: Callable[[Path], str]) -> tuple[SuiteCase, ...]:
-    """Load all cases of a suite, in the order of their files, then its stray files.
-
-    Cases with the same id get a problem that names the others, because ids identify records.
-
-    Args:
-        suite: the suite.
-        pack: its pack.
-        name_of: returns the name of a file for users.
-    """
-    places = [(location, name_of(Path(location.path))) for location in suite_locations(suite)]
-    by_id: dict[str, list[str]] = {}
-    for location, file in places:
-        by_id.setdefault(location.written_id, []).append(location.label(file))
-    return tuple(_suite_case(suite, pack, location, file, by_id[location.written_id]) for location, file in places)
-
-
-def _suite_case(suite: Suite, pack: Pack, location: CaseLocation, file: str, same_id: list[str]) -> SuiteCase:
-    loaded, source = None, location.label(file)
-    others = ", ".join(other for other in same_id if other != source)
-    problem = str(CaseError(source, [duplicate_id(location.name, others)])) if others else ""
-    try:
-        loaded = load_case(location, pack.case_model, file=file, pack=pack.name)
-    except CaseError as error:
-        problem = str(error)
-    return SuiteCase(suite, pack, location, file, loaded, problem)
