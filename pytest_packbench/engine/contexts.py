@@ -46,6 +46,7 @@ class SuiteContext:
         redactor: the run's; removes secrets from all that is stored or shown.
         serving: the gateway of this process; None where it does not serve.
         start_gateway: starts it for a recording that needs it; None where it must not serve.
+        asks_model: whether a backend or a recording answers model calls; a scripted model runs inside the target.
     """
 
     suite: Suite
@@ -64,13 +65,14 @@ class SuiteContext:
     redactor: Redactor = field(default_factory=Redactor)
     serving: Serving | None = None
     start_gateway: Callable[[], Serving] | None = None
+    asks_model: bool = field(init=False)
 
-    @property
-    def asks_model(self) -> bool:
-        """Whether a backend or a recording answers model calls; a scripted model runs inside the target."""
+    def __post_init__(self) -> None:
+        """State whether the target asks a model."""
         # a world may ask its judge, whatever the target takes
         through_target = self.caller.asks_model and self.backend != STUB
-        return through_target or (bool(self.roles) and (self.caller.asks_model or self.caller.worlds is not None))
+        of_role = bool(self.roles) and (self.caller.asks_model or self.caller.worlds is not None)
+        object.__setattr__(self, "asks_model", through_target or of_role)
 
     @property
     def serves_gateway(self) -> bool:
