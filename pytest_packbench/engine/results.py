@@ -24,7 +24,7 @@ from pytest_packbench.engine.attempt import (
 )
 from pytest_packbench.model.errors import CaseError, describe_error, single_spaced, surrogate_at
 from pytest_packbench.model.pack import Comparison, Pack, RecordFacts, record_facts
-from pytest_packbench.model.record import EVAL_BACKENDS, EvalRecord, RecordError
+from pytest_packbench.model.record import EVAL_BACKENDS, RecordError, checked_wire
 from pytest_packbench.model.result import (
     EXTENSION_KEYS,
     EXTENSION_VERSION,
@@ -231,14 +231,14 @@ def build_result(case_ref: CaseRef, state: AttemptState, context: SuiteContext, 
         done = _attempt_of(state, ("trial", "timestamp", "duration_ms", "cost_usd", "payload"))
         return unscored_result(case_ref, verdict, failure.kind, failure.message, done)
     described, done = _case_of(case_ref), _attempt_of(state, _OF_RESULTS)
-    score = replace(score, answer=outcome.answer, refused=outcome.refused)
+    answer: dict[str, Any] = {"answer": outcome.answer, "refused": outcome.refused}
     if case.notes.xfail is not None:
         message = f"quarantined (xfail): {case.notes.xfail}; {describe_score(score)}"
-        score = replace(score, verdict="known_hole", kind="xfail", message=message)
+        score = replace(score, verdict="known_hole", kind="xfail", message=message, **answer)
         return Result(case=described, attempt=done, score=score)
     if score.verdict not in {"passed", "failed"} or score.score is None:
         kind, message = score.kind or score.verdict, score.message or score.verdict
-        score = replace(score, kind=kind, message=message, valid=False if kind in UNREAD else None)
+        score = replace(score, kind=kind, message=message, valid=False if kind in UNREAD else None, **answer)
         return Result(case=described, attempt=done, score=score)
     facts = record_facts(case_ref.pack, case, None if state.unread is not None else outcome, score)
     score = replace(
@@ -249,9 +249,11 @@ def build_result(case_ref: CaseRef, state: AttemptState, context: SuiteContext, 
         judge=facts.judge,
         utility=facts.utility,
         valid=facts.valid,
+        **answer,
     )
     described = replace(described, expects_refusal=facts.expected == "refuse")
-    record = _record_of(Result(case=described, attempt=done, score=score), facts, state, context, run_id)
+    row = Result(case=described, attempt=done, score=score).row()
+    record = _record_of(row, facts, state, context, run_id)
     return Result(case=described, attempt=done, score=score, record=record)
 
 
@@ -442,10 +444,10 @@ def _attempt_of(state: AttemptState, names: Iterable[str]) -> Attempt:
 
 
 def _record_of(
-    result: Result, facts: RecordFacts, state: AttemptState, context: SuiteContext, run_id: str
+    row: dict[str, Any], facts: RecordFacts, state: AttemptState, context: SuiteContext, run_id: str
 ) -> dict[str, Any]:
-    """Return the wire record of a result, with what only the run and the pack know."""
-    suite, pack, row = context.suite, context.pack, result.row()
+    """Return the wire record of a result, given its row, with what only the run and the pack know."""
+    suite, pack = context.suite, context.pack
     stated = row | {
         "version": EXTENSION_VERSION,
         "mode": context.options.mode,
@@ -463,7 +465,7 @@ def _record_of(
     unsaid |= set() if state.cached else {"cached", "calls"}
     kept = [name for name in EXTENSION_KEYS if name in stated and name not in unsaid]
     firings = state.outcome.firings if state.outcome is not None else ()
-    record = EvalRecord.from_json(
+    return checked_wire(
         {
             **{name: row[name] for name in ("test_id", "llm_backend", "llm_model", "timestamp")},
             "test_suite": facts.test_suite or suite.record_name,
@@ -479,4 +481,3 @@ def _record_of(
             "packbench": {**facts.extra, **{name: stated[name] for name in kept}},
         }
     )
-    return record.as_json()

@@ -169,8 +169,9 @@ class EvalRecord:
         Raises:
             RecordError: A value has the wrong type or is out of range.
         """
-        hooks = tuple(HookDecision(**hook) for hook in wire["hook_decisions"])
-        return cls(**{**wire, "hook_decisions": hooks})
+        values: dict[str, Any] = dict.fromkeys(_NAMES) | checked_wire(wire)
+        hooks = tuple(_assemble(HookDecision, _NO_RULE | hook) for hook in values["hook_decisions"])
+        return _assemble(cls, values | {"hook_decisions": hooks})
 
     def to_json_line(self) -> str:
         """Return the record as serde_json writes it: in the struct's order, without spaces and absent options.
@@ -190,6 +191,8 @@ class EvalRecord:
 
 
 _NAMES = tuple(each.name for each in fields(EvalRecord))
+_DEFAULTS = {each.name: each.default for each in fields(EvalRecord) if each.default is not MISSING}
+_NO_RULE: dict[str, Any] = {"hook": None, "decision": None, "rule": None}
 _Noun = TypeVar("_Noun", HookDecision, EvalRecord)
 
 
@@ -209,18 +212,43 @@ def strict_problem(record: EvalRecord) -> str | None:
     return None
 
 
+def checked_wire(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a record as `EvalRecord.as_json` does, without making one: this is done for each case.
+
+    Args:
+        values: the fields as plain JSON; those that have a default may be missing or None. `packbench` is not copied.
+
+    Raises:
+        RecordError: a value has the wrong type or is out of range.
+    """
+    given = {**_DEFAULTS, **values}
+    hooks = given["hook_decisions"] = [_NO_RULE | hook for hook in given["hook_decisions"]]
+    _check("wire", given)
+    wire = {name: given[name] for name in _NAMES if given[name] is not None}
+    wire["hook_decisions"] = [{name: value for name, value in hook.items() if value is not None} for hook in hooks]
+    if "packbench" in wire:
+        _check_extension(wire["packbench"])
+    return wire
+
+
 @cache
-def _fields_of(kind: type) -> TypeAdapter[Any]:
+def _fields_of(kind: type | Literal["wire"]) -> TypeAdapter[Any]:
     """Return what validates the fields of a class; faster than a model, of which each record would be an instance."""
-    hints = get_type_hints(kind, include_extras=True)
     create: Any = TypedDict
-    values = create(kind.__name__, hints)
-    values.__pydantic_config__ = ConfigDict(strict=True)
-    return TypeAdapter(values)
+    several: Any = list
+
+    def struct(of: type, **hints: Any) -> Any:
+        values = create(of.__name__, get_type_hints(of, include_extras=True) | hints)
+        values.__pydantic_config__ = ConfigDict(strict=True, extra="forbid")
+        return values
+
+    if kind == "wire":
+        return TypeAdapter(struct(EvalRecord, hook_decisions=several[struct(HookDecision)]))
+    return TypeAdapter(struct(kind))
 
 
-def _check(kind: type, values: Mapping[str, Any]) -> None:
-    """Raise `RecordError` unless values are those of the fields of a class."""
+def _check(kind: type | Literal["wire"], values: Mapping[str, Any]) -> None:
+    """Raise `RecordError` unless values are those of the fields of a class, or of a record in plain JSON."""
     try:
         _fields_of(kind).validate_python(values)
     except ValidationError as error:
