@@ -155,11 +155,9 @@ def count_reported_usage(context: SuiteContext, state: AttemptState) -> float | 
             return 0.0
         context.live.ledger.add_unmetered_attempt(is_blind=not (is_watched and caller.runs_offline))
         return None
-    from pytest_packbench.engine.metering import price_of  # live runs have loaded it
-
     if backend == UNKNOWN and context.backend:
         backend, model = context.backend, context.model
-    return context.live.ledger.add_usage(usage, price_of(context.suite.config, backend, model))
+    return context.live.add_reported(usage, context.suite.config, backend, model)
 
 
 def _names(calls: Sequence[RecordedCall]) -> tuple[str, str]:
@@ -628,9 +626,7 @@ def _replay(context: SuiteContext, loaded: LoadedCase, state: AttemptState) -> L
 
 def _meter(context: SuiteContext, loaded: LoadedCase, state: AttemptState, live: LiveModels) -> LLM:
     """Return what asks the backend; where none is set, each model call of the target is an error."""
-    from pytest_packbench.engine.metering import CallLimit  # live runs have loaded it
-
-    state.limit = CallLimit(context.options.max_calls)
+    state.limit = live.limit(context.options.max_calls)
     if context.serving is not None:
         state.traffic = context.serving.open_case(context.suite, loaded.case.id, trial=state.trial)
     if state.traffic is not None:
