@@ -243,7 +243,6 @@ class SuiteContexts:
             backend=backend,
             model=model,
             live=live,
-            roles=frozenset(pack.roles(suite.config)),
             serving=self.serving,
             start_gateway=None if self._serve_late is None else self._start_gateway,
             guards=guards,
@@ -263,6 +262,7 @@ class SuiteContexts:
             redactor=self.redactor,
             judges=judges,
             judge_parts=judges_of(pack, suite.config, judges),
+            roles=frozenset(pack.roles(suite.config)),
             **fields,
         )
         return context
@@ -290,8 +290,7 @@ class SuiteContexts:
         pack, reference = self.pack_of(suite), self._reference(suite)
         if reference is None:
             raise TargetError(f'the pack "{pack.name}" has no target of its own')
-        roles = frozenset(pack.roles(suite.config))
-        return self._open(suite, TargetCaller(reference), REFERENCE, of_pack=True, roles=roles)
+        return self._open(suite, TargetCaller(reference), REFERENCE, of_pack=True)
 
     def opened(self, suite: Suite) -> SuiteContext:
         """Return a suite's context; before it is opened, one without a name of the target, models and guards."""

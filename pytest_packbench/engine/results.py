@@ -230,7 +230,7 @@ def build_result(case_ref: CaseRef, state: AttemptState, context: SuiteContext, 
         verdict: Verdict = "not_run" if failure.kind in CAPS else "error"
         done = _attempt_of(state, ("trial", "timestamp", "duration_ms", "cost_usd", "payload"))
         return unscored_result(case_ref, verdict, failure.kind, failure.message, done)
-    described, done = _case_of(case_ref), _attempt_of(state, _OF_RESULTS)
+    done, described = _attempt_of(state, _OF_RESULTS), _case_of(case_ref)
     answer: dict[str, Any] = {"answer": outcome.answer, "refused": outcome.refused}
     if case.notes.xfail is not None:
         message = f"quarantined (xfail): {case.notes.xfail}; {describe_score(score)}"
@@ -420,10 +420,10 @@ def _case_of(case_ref: CaseRef) -> CaseInfo:
     if case_ref.loaded is None:
         return case_ref.case
     pack, case = case_ref.pack, case_ref.loaded.case
-    test_id: object = pack.test_id(case_ref.suite.record_name, case)
     facets: object = pack.facets(case)
     if not isinstance(facets, dict) or not all(isinstance(text, str) for pair in facets.items() for text in pair):
         raise TypeError(f"facets() returned {facets!r}, expected a dict of str to str")
+    test_id: object = pack.test_id(case_ref.suite.record_name, case)
     if not isinstance(test_id, str) or not test_id:
         raise TypeError(f"test_id() returned {test_id!r}, expected a str that is not empty")
     return replace(

@@ -35,7 +35,7 @@ from pytest_packbench.model.case import NAME, CurrentVersion
 from pytest_packbench.model.errors import first_problem, format_value, json_pointer, suggestion
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterable, Mapping
 
 
 EVAL_SCHEMA_VERSION = 1
@@ -184,10 +184,7 @@ class EvalRecord:
 
     def as_json(self) -> dict[str, Any]:
         """Return the record as plain JSON, without absent options; `packbench` is not copied."""
-        wire = {name: value for name in _NAMES if (value := getattr(self, name)) is not None}
-        hooks = map(vars, self.hook_decisions)
-        wire["hook_decisions"] = [{name: value for name, value in hook.items() if value is not None} for hook in hooks]
-        return wire
+        return _wire_of(vars(self), map(vars, self.hook_decisions))
 
 
 _NAMES = tuple(each.name for each in fields(EvalRecord))
@@ -212,6 +209,12 @@ def strict_problem(record: EvalRecord) -> str | None:
     return None
 
 
+def _wire_of(values: Mapping[str, Any], hooks: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
+    wire = {name: values[name] for name in _NAMES if values[name] is not None}
+    wire["hook_decisions"] = [{name: value for name, value in hook.items() if value is not None} for hook in hooks]
+    return wire
+
+
 def checked_wire(values: Mapping[str, Any]) -> dict[str, Any]:
     """Return a record as `EvalRecord.as_json` does, without making one: this is done for each case.
 
@@ -222,33 +225,28 @@ def checked_wire(values: Mapping[str, Any]) -> dict[str, Any]:
         RecordError: a value has the wrong type or is out of range.
     """
     given = {**_DEFAULTS, **values}
-    hooks = given["hook_decisions"] = [_NO_RULE | hook for hook in given["hook_decisions"]]
-    _check("wire", given)
-    wire = {name: given[name] for name in _NAMES if given[name] is not None}
-    wire["hook_decisions"] = [{name: value for name, value in hook.items() if value is not None} for hook in hooks]
+    hooks = [_NO_RULE | hook for hook in given["hook_decisions"]]
+    for hook in hooks:
+        _check(HookDecision, hook)
+    _check(EvalRecord, given | {"hook_decisions": ()})
+    wire = _wire_of(given, hooks)
     if "packbench" in wire:
         _check_extension(wire["packbench"])
     return wire
 
 
 @cache
-def _fields_of(kind: type | Literal["wire"]) -> TypeAdapter[Any]:
+def _fields_of(kind: type) -> TypeAdapter[Any]:
     """Return what validates the fields of a class; faster than a model, of which each record would be an instance."""
+    hints = get_type_hints(kind, include_extras=True)
     create: Any = TypedDict
-    several: Any = list
-
-    def struct(of: type, **hints: Any) -> Any:
-        values = create(of.__name__, get_type_hints(of, include_extras=True) | hints)
-        values.__pydantic_config__ = ConfigDict(strict=True, extra="forbid")
-        return values
-
-    if kind == "wire":
-        return TypeAdapter(struct(EvalRecord, hook_decisions=several[struct(HookDecision)]))
-    return TypeAdapter(struct(kind))
+    values = create(kind.__name__, hints)
+    values.__pydantic_config__ = ConfigDict(strict=True, extra="forbid")
+    return TypeAdapter(values)
 
 
-def _check(kind: type | Literal["wire"], values: Mapping[str, Any]) -> None:
-    """Raise `RecordError` unless values are those of the fields of a class, or of a record in plain JSON."""
+def _check(kind: type, values: Mapping[str, Any]) -> None:
+    """Raise `RecordError` unless values are those of the fields of a class."""
     try:
         _fields_of(kind).validate_python(values)
     except ValidationError as error:
