@@ -24,7 +24,7 @@ from pytest_packbench.engine.attempt import (
 )
 from pytest_packbench.model.errors import CaseError, describe_error, single_spaced, surrogate_at
 from pytest_packbench.model.pack import Comparison, Pack, RecordFacts, record_facts
-from pytest_packbench.model.record import EVAL_BACKENDS, RecordError, checked_wire
+from pytest_packbench.model.record import EVAL_BACKENDS, EvalRecord, RecordError
 from pytest_packbench.model.result import (
     EXTENSION_KEYS,
     EXTENSION_VERSION,
@@ -465,7 +465,7 @@ def _record_of(
     unsaid |= set() if state.cached else {"cached", "calls"}
     kept = [name for name in EXTENSION_KEYS if name in stated and name not in unsaid]
     firings = state.outcome.firings if state.outcome is not None else ()
-    return checked_wire(
+    record = EvalRecord.from_json(
         {
             **{name: row[name] for name in ("test_id", "llm_backend", "llm_model", "timestamp")},
             "test_suite": facts.test_suite or suite.record_name,
@@ -481,3 +481,4 @@ def _record_of(
             "packbench": {**facts.extra, **{name: stated[name] for name in kept}},
         }
     )
+    return record.as_json()

@@ -224,7 +224,11 @@ BAD_VALUES: dict[str, list[Any]] = {
         *({"a": value} for value in ([0, {"b": math.inf}], "\udfff", (), 10**5000, ["x", 1.5, "\ud800"])),
     ],
 }
-BAD_HOOKS: list[tuple[Any, ...]] = [("h", "d", -1), ("h", "d", U32_MAX + 1), ("h", "d", True), (1, "d"), ("h", None)]
+BAD_HOOKS: list[tuple[Any, ...]] = [
+    *(("h", "d", rule) for rule in (-1, U32_MAX + 1, True, [1])),
+    (1, "d"),
+    ("h", None),
+]
 
 
 def test_a_record_with_a_wrong_value_cannot_be_made(expected: ExpectedTexts) -> None:
@@ -236,9 +240,6 @@ def test_a_record_with_a_wrong_value_cannot_be_made(expected: ExpectedTexts) -> 
     messages += [f"hook: {result_or_error(HookDecision, *values)}" for values in BAD_HOOKS]
     named = [dict(zip(("hook", "decision", "rule"), hook, strict=False)) for hook in BAD_HOOKS]
     assert messages[-len(named) :] == [f"hook: {refusal(hook_decisions=[each])}" for each in named]
-    assert refusal(other=1) == "other: got 1; extra inputs are not permitted"
-    unknown = {"hook": "h", "decision": "d", "other": 1}
-    assert refusal(hook_decisions=[unknown]) == "other: got 1; extra inputs are not permitted"
     assert all(isinstance(message, str) for message in messages)
     expected.check("\n".join([*messages, ""]))
 
