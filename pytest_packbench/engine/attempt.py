@@ -30,9 +30,9 @@ from pytest_packbench.engine.recordings import (
     recording_of,
     store_recording,
 )
-from pytest_packbench.engine.targets import at_once, release_pools
+from pytest_packbench.engine.targets import release_pools
 from pytest_packbench.engine.time_limit import ProcessState, TimeLimit, timed_out
-from pytest_packbench.files import NUMBERS, RECORDINGS, why_unreadable
+from pytest_packbench.files import RECORDINGS, why_unreadable
 from pytest_packbench.model.errors import (
     CassetteError,
     describe_error,
@@ -70,7 +70,7 @@ from pytest_packbench.model.result import (
 from pytest_packbench.model.run import STUB
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Coroutine, Sequence
 
     from pytest_packbench.engine.contexts import SuiteContext
     from pytest_packbench.engine.gateway import CaseTraffic, RecordedCall
@@ -81,6 +81,7 @@ if TYPE_CHECKING:
     from pytest_packbench.model.redaction import Found, Redactor
 
 
+T = TypeVar("T")
 _BACKENDS = frozenset({"openai", "anthropic", "ollama"})
 _DIGITS = 12
 UNKNOWN = "unknown"
@@ -155,11 +156,9 @@ def count_reported_usage(context: SuiteContext, state: AttemptState) -> float | 
             return 0.0
         context.live.ledger.add_unmetered_attempt(is_blind=not (is_watched and caller.runs_offline))
         return None
-    from pytest_packbench.engine.metering import price_of  # live runs have loaded it
-
     if backend == UNKNOWN and context.backend:
         backend, model = context.backend, context.model
-    return context.live.ledger.add_usage(usage, price_of(context.suite.config, backend, model))
+    return context.live.add_reported(usage, context.suite.config, backend, model)
 
 
 def _names(calls: Sequence[RecordedCall]) -> tuple[str, str]:
@@ -189,7 +188,6 @@ def _reported(payload: Any) -> tuple[str, str, Usage]:
     return backend, model, Usage(tokens_input=tokens_input, tokens_output=tokens_output)
 
 
-T = TypeVar("T")
 _RECORD_AGAIN = "record it again (--packbench-mode=record)"
 _GOES_PAST = (
     "other calls of the case are recorded: if this is a model call, its client has a fixed address; leave that out of "
@@ -250,7 +248,8 @@ class AttemptState:
         score: the pack's score of the outcome.
         raised: the target's exception, until the attempt is settled: it keeps its frames alive.
         secrets: the secrets in the result. It is read and scored as it is, and redacted before it is stored or shown.
-        ended: whether `end` has checked the result.
+        is_checked: whether it is known how the result came about.
+        ended: whether `end` has checked the result, and stated which model answered.
         recording: the cassette that record mode writes, as plain JSON.
         violations: what the target tried although fixture mode is offline.
         stale: whether the prompt has changed since the recording.
@@ -289,6 +288,7 @@ class AttemptState:
     score: Score | None = None
     raised: BaseException | None = None
     secrets: tuple[Found, ...] = ()
+    is_checked: bool = False
     ended: bool = False
     recording: dict[str, Any] | None = None
     violations: list[str] = field(default_factory=list)
@@ -334,7 +334,8 @@ class Plain(NamedTuple):
         """Convert a result, while its case runs: it may have methods of its own, and the target may change it later."""
         try:
             text = _STRICT_ENCODER.encode(result)
-            return cls(json.loads(text, **NUMBERS), text)
+            # the encoder writes no number that `NUMBERS` would refuse
+            return cls(json.loads(text), text)
         except Exception as error:  # noqa: BLE001 - as above
             return cls(not_json=error_text(error) or type(error).__name__)
 
@@ -374,6 +375,16 @@ def replay(context: SuiteContext, loaded: LoadedCase, cassette: Cassette, *, sou
     return attempt(context, loaded, recorded)
 
 
+def at_once(coroutine: Coroutine[Any, Any, T]) -> T:
+    """Return the result of a coroutine that never waits for anything."""
+    try:
+        coroutine.send(None)
+    except StopIteration as ended:
+        return ended.value  # type: ignore[no-any-return]  # what a coroutine returns is the value of this exception
+    coroutine.close()
+    raise RuntimeError("a coroutine that was to be run at once waits")
+
+
 async def run_target(
     context: SuiteContext, loaded: LoadedCase, state: AttemptState, *, in_thread: RunInThread | None = None
 ) -> None:
@@ -391,7 +402,7 @@ async def run_target(
     """
     _run_steps(context, loaded, state, _prepare)
     if state.failure is None:
-        await _call_target(context, state, in_thread)
+        await _call_target(context, loaded, state, in_thread)
 
 
 def abandon(state: AttemptState, limit_s: float) -> AttemptState:
@@ -405,14 +416,16 @@ def abandon(state: AttemptState, limit_s: float) -> AttemptState:
 
 def end(context: SuiteContext, loaded: LoadedCase, state: AttemptState) -> None:
     """Check the result of a target that has ended, and state which model answered; no code of the pack is called."""
-    # the target may have loaded keys
-    context.redactor.refresh()
-    if state.failure is None:
-        # an exception may have methods of its own, too
+    if state.failure is not None and not state.is_checked:
+        # the pack may have loaded keys
+        context.redactor.refresh()
+    elif not state.is_checked:
         with _guard(context, state) as violations:
-            _run_steps(context, loaded, state, _check)
-        if violations:
-            state.failure = Failure(kind="offline", message=violations[0])
+            _check(context, loaded, state)
+        state.violations += violations
+    if state.is_checked and state.violations:
+        # whatever the target, or a method of its exception, made of it
+        state.failure = Failure(kind="offline", message=state.violations[0])
     attribute(context, state)
     state.timestamp = state.timestamp or timestamp_now()
     if state.failure is None and context.options.mode == "record" and state.trial == 0:
@@ -433,7 +446,8 @@ def settle(context: SuiteContext, loaded: LoadedCase, state: AttemptState) -> At
     if not state.ended:
         end(context, loaded, state)
     if state.failure is None:
-        _run_steps(context, loaded, state, _read_and_score, _record)
+        is_recorded = context.options.mode == "record" and state.trial == 0
+        _run_steps(context, loaded, state, _read_and_score, *((_record,) if is_recorded else ()))
     if state.failure is not None:
         state.failure = redacted_failure(state.failure, context.redactor, state.secrets)
     if state.secrets:
@@ -612,9 +626,7 @@ def _replay(context: SuiteContext, loaded: LoadedCase, state: AttemptState) -> L
 
 def _meter(context: SuiteContext, loaded: LoadedCase, state: AttemptState, live: LiveModels) -> LLM:
     """Return what asks the backend; where none is set, each model call of the target is an error."""
-    from pytest_packbench.engine.metering import CallLimit  # live runs have loaded it
-
-    state.limit = CallLimit(context.options.max_calls)
+    state.limit = live.limit(context.options.max_calls)
     if context.serving is not None:
         state.traffic = context.serving.open_case(context.suite, loaded.case.id, trial=state.trial)
     if state.traffic is not None:
@@ -626,40 +638,43 @@ def _meter(context: SuiteContext, loaded: LoadedCase, state: AttemptState, live:
     return state.replay
 
 
-async def _call_target(context: SuiteContext, state: AttemptState, in_thread: RunInThread | None) -> None:
-    """Call the target, or replay the result of one outside this process."""
-    limit_s = context.options.case_timeout_s if in_thread is None else None
-    limit, process = TimeLimit(limit_s, state.keep), ProcessState()
-    replayed = _replayed(context, state)
+async def _call_target(
+    context: SuiteContext, loaded: LoadedCase, state: AttemptState, in_thread: RunInThread | None
+) -> None:
+    """Call the target, or replay the result of one outside this process; check the result where all is done here."""
     shares_thread = in_thread is not None
-    with (
-        _guard(context, state, shares_thread=shares_thread) as state.violations,
-        # a result that is replayed whole makes no calls
-        nullcontext() if replayed is not None else _traffic_of(context, state),
-    ):
-        try:
-            with limit:
-                if replayed is not None:
-                    plain = Plain.of(replayed())
-                else:
-                    plain = await context.caller.call(*_arguments(state), in_thread, Plain.of)
-                state.payload, state.text, state.not_json = plain
-        except BaseException as error:
-            state.raised = error
-            # on a loop, the runner decides what ends the run
-            if _is_cancellation(error) if shares_thread else isinstance(error, context.options.stops):
-                raise
-        finally:
-            if process.restore() and state.not_json:
-                # what is no answer for want of frames is the target's doing
-                state.raised, state.not_json = RecursionError(state.not_json), ""
-            limit.stop()
-            if state.meter is not None:
-                state.meter.close()
-            state.stop_clock()
-    if limit.reached:
-        _leave_target(context, state)
-    state.reported_usd = count_reported_usage(context, state)
+    arguments, replayed = _arguments(state), _replayed(context, state)
+    # a result that is replayed whole makes no calls
+    traffic = nullcontext() if replayed is not None else _traffic_of(context, state)
+    with _guard(context, state, shares_thread=shares_thread) as state.violations:
+        with traffic:
+            limit = TimeLimit(None if shares_thread else context.options.case_timeout_s, state.keep)
+            process = ProcessState()
+            try:
+                with limit:
+                    if replayed is not None:
+                        plain = Plain.of(replayed())
+                    else:
+                        plain = await context.caller.call(*arguments, in_thread, Plain.of)
+                    state.payload, state.text, state.not_json = plain
+            except BaseException as error:
+                state.raised = error
+                # on a loop, the runner decides what ends the run
+                if _is_cancellation(error) if shares_thread else isinstance(error, context.options.stops):
+                    raise
+            finally:
+                if process.restore() and state.not_json:
+                    # what is no answer for want of frames is the target's doing
+                    state.raised, state.not_json = RecursionError(state.not_json), ""
+                limit.stop()
+                if state.meter is not None:
+                    state.meter.close()
+                state.stop_clock()
+        if limit.reached:
+            _leave_target(context, state)
+        state.reported_usd = count_reported_usage(context, state)
+        if not shares_thread:
+            _check(context, loaded, state)
 
 
 def _leave_target(context: SuiteContext, state: AttemptState) -> None:
@@ -685,7 +700,7 @@ def _replayed(context: SuiteContext, state: AttemptState) -> Callable[[], Any] |
         return None
 
     def replayed() -> Any:
-        result = replay.result(_arguments(state)[0].as_json())
+        result = replay.result(_arguments(state)[0])
         return result if caller.worlds is None else caller.worlds.replayed(result)
 
     return replayed
@@ -734,6 +749,12 @@ def _is_cancellation(error: BaseException) -> bool:
 
 
 def _check(context: SuiteContext, loaded: LoadedCase, state: AttemptState) -> None:
+    """Check how a result came about, under the offline guard: an exception may have methods of its own."""
+    _run_steps(context, loaded, state, _check_result)
+    state.is_checked = True
+
+
+def _check_result(context: SuiteContext, loaded: LoadedCase, state: AttemptState) -> None:
     """Check how the result came about: a target may ignore the exception of a refused or failed call."""
     replay = state.replay
     if state.raised is None and replay is not None and not context.caller.opaque:
@@ -741,8 +762,6 @@ def _check(context: SuiteContext, loaded: LoadedCase, state: AttemptState) -> No
     if state.raised is None and state.traffic is not None and context.live is None:
         state.traffic.finish()
     _find_secrets(context, state)
-    if state.violations:
-        raise _AttemptFailed("offline", state.violations[0])
     if isinstance(state.verify_context, WatchedContext) and not state.verify_context.read and state.raised is None:
         names = ", ".join(part.name for part in context.guard_parts)
         problem = f"the target did not read context.guards, so its result met no guard: {names}"
@@ -790,6 +809,8 @@ def _unread(state: AttemptState, reason: str) -> UnreadAnswer:
 
 def _find_secrets(context: SuiteContext, state: AttemptState) -> None:
     """Find the secrets in the result; one that is nested too deeply for that is none."""
+    # the target may have loaded keys
+    context.redactor.refresh()
     try:
         if context.redactor.suspects(state.text):
             state.secrets = context.redactor.find(state.payload)
@@ -932,8 +953,6 @@ def _secret_in(recording: dict[str, Any], context: SuiteContext, loaded: LoadedC
 
 def _record(context: SuiteContext, loaded: LoadedCase, state: AttemptState) -> None:
     """Write the exchanges of the first trial as the case's cassette, in record mode."""
-    if context.options.mode != "record" or state.trial != 0:
-        return
     try:
         recording = state.recording or recording_of(context, loaded, state)
         if recording is None:

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from pytest_packbench.engine.clients import Clients
 from pytest_packbench.engine.recordings import REFERENCE, Part, guard_name, judges_of, parts_of
 from pytest_packbench.engine.targets import TargetCaller, as_target, find_target, import_object
 from pytest_packbench.model.errors import describe_error
 from pytest_packbench.model.redaction import Redactor, secrets_of_target, secrets_of_url
 from pytest_packbench.model.request import Target, TargetError
-from pytest_packbench.model.run import STUB, ExpectedCalls, RunOptions, SetupError
+from pytest_packbench.model.run import RECORDED, STUB, ExpectedCalls, RunOptions, SetupError
 from pytest_packbench.model.suite import CONFIG_NAME, AtLeast, Prices, Suite
 
 if TYPE_CHECKING:
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from pytest_packbench.engine.gateway import Serving
-    from pytest_packbench.engine.metering import LiveModels
+    from pytest_packbench.engine.metering import Clients, LiveModels
     from pytest_packbench.engine.results import CaseRef
     from pytest_packbench.model.pack import Pack
 
@@ -46,6 +46,7 @@ class SuiteContext:
         redactor: the run's; removes secrets from all that is stored or shown.
         serving: the gateway of this process; None where it does not serve.
         start_gateway: starts it for a recording that needs it; None where it must not serve.
+        asks_model: whether a backend or a recording answers model calls; a scripted model runs inside the target.
     """
 
     suite: Suite
@@ -64,13 +65,14 @@ class SuiteContext:
     redactor: Redactor = field(default_factory=Redactor)
     serving: Serving | None = None
     start_gateway: Callable[[], Serving] | None = None
+    asks_model: bool = field(init=False)
 
-    @property
-    def asks_model(self) -> bool:
-        """Whether a backend or a recording answers model calls; a scripted model runs inside the target."""
+    def __post_init__(self) -> None:
+        """State whether the target asks a model."""
         # a world may ask its judge, whatever the target takes
         through_target = self.caller.asks_model and self.backend != STUB
-        return through_target or (bool(self.roles) and (self.caller.asks_model or self.caller.worlds is not None))
+        of_role = bool(self.roles) and (self.caller.asks_model or self.caller.worlds is not None)
+        object.__setattr__(self, "asks_model", through_target or of_role)
 
     @property
     def serves_gateway(self) -> bool:
@@ -113,7 +115,6 @@ class SuiteContexts:
 
     Attributes:
         suites: the suites that were added, by name.
-        clients: opens the backends.
         redactor: removes secrets from all that the run stores or shows.
     """
 
@@ -132,11 +133,17 @@ class SuiteContexts:
         self.suites: dict[str, Suite] = {}
         self.redactor = Redactor(os.environ, (*secrets, *secrets_of_target(options.target)), secret_names)
         self.redactor.add(secrets_of_url(options.base_url))
-        self.clients = Clients(options, self.redactor, serves_gateway=serving is not None)
         self.serving = serving
         self._serve_late = serve_late
         self._packs: dict[str, Pack] = {}
         self._opened: dict[tuple[str, bool], SuiteContext] = {}
+
+    @cached_property
+    def clients(self) -> Clients:
+        """Opens the backends, and counts what they use."""
+        from pytest_packbench.engine.metering import Clients  # runs of recordings need none
+
+        return Clients(self.options, self.redactor, serves_gateway=self.serving is not None)
 
     def hooked_target(self, suite: Suite) -> object:  # noqa: ARG002 - for sessions
         """Return a suite's target from the user's hooks; None where they have none."""
@@ -174,7 +181,7 @@ class SuiteContexts:
         """
         options, rules = self.options, suite.config
         if self.serving is not None and not self.suites:
-            self.clients.count_with(self.serving, self._price)
+            self._configure(self.serving)
         self.add(suite)
         if options.mode == "record" and suite.bundled:
             raise SetupError(
@@ -224,13 +231,20 @@ class SuiteContexts:
                 f'suite "{suite.name}": the target {name} {reason}, so that its results would meet no guard '
                 f"({', '.join(map(guard_name, guards))}); {remedy}use --packbench-guard=none"
             )
+        backend, model = self._model(suite, pack, caller)
+        live = None
+        if self.options.mode != "fixture":
+            live = self.clients.for_suite(suite, pack, caller, backend, model)
+            model = live.primary.backend.model if live.primary is not None else model
         return self._open(
             suite,
             caller,
             name,
+            backend=backend,
+            model=model,
+            live=live,
             serving=self.serving,
             start_gateway=None if self._serve_late is None else self._start_gateway,
-            **self.clients.for_suite(suite, pack, caller)._asdict(),
             guards=guards,
             guard_parts=parts_of((guard_name(guard), guard) for guard in guards),
         )
@@ -248,6 +262,7 @@ class SuiteContexts:
             redactor=self.redactor,
             judges=judges,
             judge_parts=judges_of(pack, suite.config, judges),
+            roles=frozenset(pack.roles(suite.config)),
             **fields,
         )
         return context
@@ -275,8 +290,7 @@ class SuiteContexts:
         pack, reference = self.pack_of(suite), self._reference(suite)
         if reference is None:
             raise TargetError(f'the pack "{pack.name}" has no target of its own')
-        roles = frozenset(pack.roles(suite.config))
-        return self._open(suite, TargetCaller(reference), REFERENCE, of_pack=True, roles=roles)
+        return self._open(suite, TargetCaller(reference), REFERENCE, of_pack=True)
 
     def opened(self, suite: Suite) -> SuiteContext:
         """Return a suite's context; before it is opened, one without a name of the target, models and guards."""
@@ -330,8 +344,14 @@ class SuiteContexts:
             if self._serve_late is None:
                 raise RuntimeError("the gateway must not serve")
             self.serving = self._serve_late()
-            self.clients.count_with(self.serving, self._price)
+            self._configure(self.serving)
         return self.serving
+
+    def _configure(self, serving: Serving) -> None:
+        if self.options.mode == "fixture":
+            serving.configure(redactor=self.redactor)
+        else:
+            self.clients.count_with(serving, self._price)
 
     def _price(self, provider: str, model: str) -> Prices | None:
         """Return the price of a model that a target called with a client of its own."""
@@ -364,6 +384,32 @@ class SuiteContexts:
                 "set --packbench-target, target in suite.yaml, or the hook pytest_packbench_target"
             )
         return reference, REFERENCE
+
+    def _model(self, suite: Suite, pack: Pack, caller: TargetCaller) -> tuple[str, str]:
+        """Return the names of the selected backend and model, each empty where none is set."""
+        options, rules = self.options, suite.config
+        name = options.backend or rules.backend or ""
+        if name == STUB and caller.worlds is not None:
+            if options.backend:
+                raise SetupError(
+                    f'suite "{suite.name}": --packbench-backend=stub: a scripted model plays in the target of the pack '
+                    f"{pack.name} only, and another target is set; leave out --packbench-backend or the target"
+                )
+            # the suite's script does not play, so that nothing is attributed to it
+            name = ""
+        # the suite's model belongs to the suite's backend
+        model = options.model or (rules.model if name == rules.backend else None) or ""
+        if name == STUB:
+            _check_scripted(suite, pack, model)
+            return name, model
+        if options.mode != "fixture":
+            return ("", "") if name == RECORDED else (name, model)
+        if options.backend not in {"", RECORDED}:
+            raise SetupError(
+                f"--packbench-backend: got {name} in fixture mode, which replays recordings; "
+                "use --packbench-mode=live or record"
+            )
+        return "", ""
 
     def _reference(self, suite: Suite) -> Target | None:
         """Return the target of a suite's pack; None if it has none."""
@@ -404,3 +450,18 @@ def _guard(name: str, pack_guards: Mapping[str, Any], suite: Suite) -> Any:
         # such as a library that it needs and is missing
         prefix = f'guard "{name}": '
         raise SetupError(prefix + str(error).removeprefix(prefix)) from error
+
+
+def _check_scripted(suite: Suite, pack: Pack, model: str) -> None:
+    if not pack.scripted:
+        from pytest_packbench.backends import backend_names
+
+        raise SetupError(
+            f'suite "{suite.name}": backend stub: the pack {pack.name} has no scripted models; '
+            f"expected one of {', '.join(backend_names())}"
+        )
+    if model not in pack.scripted:
+        raise SetupError(
+            f'suite "{suite.name}": --packbench-model: got {model!r}; '
+            f"expected one of {', '.join(pack.scripted)}, the scripted models of the pack {pack.name}"
+        )

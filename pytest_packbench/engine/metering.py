@@ -1,22 +1,36 @@
-"""Model calls of a run: recorded, counted, limited by the run's caps, and answered from a cache."""
+"""The models of a live run: opened, called, priced, limited by the run's caps, and answered from a cache.
+
+Each backend is opened once for the run. Runs of recordings import nothing of this.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import json
+import os
 import threading
 import time
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
+from functools import cached_property
 from tempfile import TemporaryFile
 from typing import TYPE_CHECKING, Any
 from weakref import WeakValueDictionary
 
-from pytest_packbench.backends import Backend, BackendError
+from pytest_packbench.backends import (
+    Backend,
+    BackendError,
+    BackendOptions,
+    BackendUnusable,
+    backend_names,
+    open_backend,
+)
 from pytest_packbench.files import LIMITS, NUMBERS, canonical_sha256, read_regular, write_atomic
 from pytest_packbench.model.errors import describe_error
+from pytest_packbench.model.pack import Pack, RoleModel
 from pytest_packbench.model.request import ModelAnswer, ModelRequest, Usage
 from pytest_packbench.model.result import adapter
+from pytest_packbench.model.run import STUB, RunOptions, SetupError
 from pytest_packbench.model.suite import Prices, SuiteConfig
 
 if TYPE_CHECKING:
@@ -24,8 +38,12 @@ if TYPE_CHECKING:
     from concurrent.futures import Future
     from pathlib import Path
 
+    from pytest_packbench.engine.gateway import Serving
+    from pytest_packbench.engine.scheduler import Throttle
+    from pytest_packbench.engine.targets import TargetCaller
     from pytest_packbench.model.redaction import Redactor
     from pytest_packbench.model.run import Caps
+    from pytest_packbench.model.suite import Suite
 
 _MILLION = 1_000_000
 CACHE_VERSION = 1
@@ -34,6 +52,7 @@ DOLLARS = "USD"
 """The currency in which the costs of attempts are stated."""
 OWN_CLIENT = "let it call models through context.llm, report usage in its results, or be marked with without_model"
 """What to do about a target whose model calls are not seen."""
+_DEFAULT_CONTEXT = "; one with a model client of its own needs no backend if its context has a default"
 
 
 def price_of(config: SuiteConfig, backend: str, model: str) -> Prices | None:
@@ -286,6 +305,14 @@ class LiveModels:
     by_role: Mapping[str, PricedBackend] = field(default_factory=dict)
     cache: AnswerCache | None = None
 
+    def limit(self, most: int | None) -> CallLimit:
+        """Return the limit of one attempt."""
+        return CallLimit(most)
+
+    def add_reported(self, usage: Usage, config: SuiteConfig, backend: str, model: str) -> float | None:
+        """Count the usage that a result reports; return what it costs, as `Ledger.add_usage` does."""
+        return self.ledger.add_usage(usage, price_of(config, backend, model))
+
     def meter(self, trial: int, limit: CallLimit) -> Meter | None:
         """Return the meter of one attempt, None where no model is set. Called on the event loop."""
         return Meter(self, trial, limit) if self.primary is not None or self.by_role else None
@@ -520,6 +547,163 @@ class AnswerCache:
     def _path(self, key: Mapping[str, Any]) -> Path:
         name = canonical_sha256({"version": CACHE_VERSION, **key})
         return self.folder / name[:2] / f"{name}.json"
+
+
+@dataclass(eq=False)
+class Clients:
+    """Opens each backend once for the run, of which mistakes show before the first case, and counts what it uses.
+
+    Attributes:
+        options: how attempts are made.
+        redactor: the run's.
+        serves_gateway: whether calls of targets' own clients are seen.
+        opened: the backends that were opened, by what they differ in.
+    """
+
+    options: RunOptions
+    redactor: Redactor
+    serves_gateway: bool = False
+    opened: dict[tuple[str, str, str, float], Backend] = field(default_factory=dict)
+
+    @cached_property
+    def ledger(self) -> Ledger:
+        """Counts what the run uses."""
+        return Ledger(self.options.caps, parts=self.options.workers)
+
+    @cached_property
+    def throttle(self) -> Throttle:
+        """Limits the attempts in flight."""
+        from pytest_packbench.engine.scheduler import Throttle
+
+        return Throttle(self.options.window)
+
+    def count_with(self, serving: Serving, price: Callable[[str, str], Prices | None]) -> None:
+        """Have the gateway count calls in the ledger, obey the caps, and answer from the cache."""
+        serving.configure(
+            redactor=self.redactor,
+            ledger=self.ledger,
+            price=price,
+            cache=self._cache,
+            on_overload=self.throttle.overloaded,
+        )
+
+    def for_suite(self, suite: Suite, pack: Pack, caller: TargetCaller, name: str, model: str) -> LiveModels:
+        """Return what answers a suite's model calls, given the names of the selected backend and model.
+
+        Raises:
+            SetupError: no backend is set, or it can't be opened; says what to do.
+        """
+        options, rules = self.options, suite.config
+        primary = None
+        if name != STUB and not self.serves_gateway:
+            _check_observable(suite, caller, options)
+        # what an optional context does not record, the gateway does
+        is_due = caller.requires_context or (options.mode == "record" and not self.serves_gateway)
+        if caller.asks_model and name != STUB and (name or is_due):
+            if not name:
+                raise SetupError(
+                    f'suite "{suite.name}": the target calls a model, and no backend is set; use '
+                    f"--packbench-backend={'|'.join(backend_names())}, or mark the target with without_model"
+                    f"{_DEFAULT_CONTEXT if self.serves_gateway else ''}"
+                )
+            primary = self._priced(suite, name, model)
+        elif (
+            caller.opaque
+            and options.caps.cost is not None
+            # the gateway sees which models a program calls
+            and not (self.serves_gateway and caller.runs_offline)
+            and price_of(rules, name, model) is None
+        ):
+            raise SetupError(
+                "--packbench-max-cost: the target runs outside this process and the price of its model is unknown; "
+                "name the model with --packbench-backend and --packbench-model, and set its prices in suite.yaml or "
+                "pip install 'pytest-packbench[prices]'"
+            )
+        by_role = {
+            role: self._priced(suite, *names[:2], RoleModel(*names)) for role, names in pack.roles(rules).items()
+        }
+        return LiveModels(
+            primary=primary, by_role=by_role, ledger=self.ledger, redactor=self.redactor, cache=self._cache
+        )
+
+    def _priced(self, suite: Suite, name: str, model: str, role: RoleModel | None = None) -> PricedBackend:
+        run = self.options
+        # the address of the model under test; a judge with the same backend is asked there too, unless it has its own
+        base_url = run.base_url if role is None or name == run.backend else ""
+        base_url = base_url if role is None else role.base_url or base_url
+        # the same answer must always get the same ruling
+        temperature = run.temperature if role is None else 0.0
+        key = (name, model, base_url, temperature)
+        if key not in self.opened:
+            self.opened[key] = self._open(suite, *key)
+        backend = self.opened[key]
+        price = price_of(suite.config, name, backend.model)
+        if run.caps.cost is not None and price is None:
+            raise SetupError(
+                f"--packbench-max-cost: the price of {name} {backend.model} is unknown; set prices in "
+                "suite.yaml, or pip install 'pytest-packbench[prices]'"
+            )
+        return PricedBackend(backend=backend, price=price)
+
+    def _open(self, suite: Suite, name: str, model: str, base_url: str, temperature: float) -> Backend:
+        run = self.options
+        options = BackendOptions(
+            model=model,
+            base_url=base_url,
+            timeout_s=run.call_timeout_s,
+            retries=run.retries,
+            temperature=temperature,
+            max_output_tokens=run.max_output_tokens,
+            connections=run.concurrency,
+            on_overload=self.throttle.overloaded,
+            on_retry=self.ledger.add_retry,
+            redactor=self.redactor,
+        )
+        try:
+            return open_backend(name, options)
+        except BackendUnusable as error:
+            source = f"--packbench-backend={name}" if name == run.backend else f'suite "{suite.name}": backend {name}'
+            raise SetupError(f"{source}: {error}") from None
+
+    @cached_property
+    def _cache(self) -> AnswerCache | None:
+        options = self.options
+        if options.cache is None:
+            return None
+        parameters = {
+            "base_url": options.base_url,
+            "temperature": options.temperature,
+            "max_output_tokens": options.max_output_tokens,
+            # clients send these too
+            **{name: value for name, value in os.environ.items() if name.endswith("_CUSTOM_HEADERS")},
+        }
+        cache = AnswerCache(options.cache, parameters, self.redactor)
+        try:
+            cache.check()
+        except OSError as error:
+            problem = f"{options.cache} can't be written to: {error.strerror or error}"
+            raise SetupError(f"--packbench-cache: {problem}; expected a writable folder") from None
+        return cache
+
+
+def _check_observable(suite: Suite, caller: TargetCaller, options: RunOptions) -> None:
+    """Check that the calls of a target can be recorded and limited, where that is requested."""
+    if caller.opaque or caller.asks_model or caller.without_model:
+        return
+    if options.mode == "record":
+        remedy = "let it call models through context.llm, run it as cmd: or http:, or mark it with without_model"
+        raise SetupError(
+            f'--packbench-mode=record: suite "{suite.name}": the target takes no context, so that none of its model '
+            f"calls can be recorded; {remedy}"
+        )
+    caps = {"--packbench-max-tokens": options.caps.tokens, "--packbench-max-cost": options.caps.cost}
+    option = next((name for name, cap in caps.items() if cap is not None), "")
+    if option:
+        raise SetupError(
+            f'{option}: suite "{suite.name}": the target takes no context, so that its model calls are not counted; '
+            "let it take a context and call models through context.llm or report usage in its results, or mark it "
+            "with without_model"
+        )
 
 
 def _running_loop() -> asyncio.AbstractEventLoop | None:

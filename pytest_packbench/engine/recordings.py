@@ -20,7 +20,16 @@ from pytest_packbench.cases.finder import Recording, find_recording
 from pytest_packbench.cases.load import load_recording, parse_cassette
 from pytest_packbench.files import RECORDING, canonical_sha256, read_regular, write_atomic
 from pytest_packbench.model.errors import CassetteError, Problem, format_value
-from pytest_packbench.model.request import AnswerError, AnswerProblem, ModelAnswer, ModelRequest, Tool, ToolCall, Usage
+from pytest_packbench.model.request import (
+    AnswerError,
+    AnswerProblem,
+    ModelAnswer,
+    ModelRequest,
+    Tool,
+    ToolCall,
+    Usage,
+    VerifyRequest,
+)
 from pytest_packbench.model.run import STUB
 from pytest_packbench.model.suite import PENDING, Suite
 
@@ -131,7 +140,7 @@ class Replay:
         if request.tools and request.tools != self.offered:
             self.offered = request.tools
             self.tools += request.tools
-        if not self._is_of(exchange.request_sha256, request.as_json()):
+        if not self._is_of(exchange.request_sha256, request):
             self.stale = True
             self.stale_roles.add(request.role)
         counted, unread = exchange.usage, exchange.problem
@@ -144,7 +153,9 @@ class Replay:
             ),
             problem=None if unread is None else AnswerProblem(unread.kind, unread.message),
         )
-        self.truncated |= unread is not None and unread.kind == "truncated"
+        if unread is None:
+            return answer
+        self.truncated |= unread.kind == "truncated"
         return answer.readable()
 
     def _why_not(self, request: ModelRequest) -> str:
@@ -165,11 +176,11 @@ class Replay:
         recorded = format_value(exchanges[position].role)
         return f"/exchanges/{position}/role: got {recorded}; the call of the target has the role {role}; {_ADVICE}"
 
-    def result(self, request: dict[str, Any]) -> Any:
+    def result(self, request: VerifyRequest) -> Any:
         """Return the recorded result of a target outside this process (role `verify`); sets `stale`.
 
         Args:
-            request: today's request, plain JSON.
+            request: today's request.
 
         Raises:
             ReplayError: there is no such recording.
@@ -197,11 +208,11 @@ class Replay:
             raise AnswerError(problem.kind, problem.message, text=text)
         return answer
 
-    def _is_of(self, sha256: str | None, request: dict[str, Any]) -> bool:
+    def _is_of(self, sha256: str | None, request: ModelRequest | VerifyRequest) -> bool:
         """Whether an answer is that to a request; one that a person wrote answers any request, a recorded one none."""
         if sha256 is None:
             return self.cassette is not None and self.cassette.origin == "authored"
-        return sha256 == canonical_sha256(request)
+        return sha256 == canonical_sha256(request.as_json())
 
     def finish(self) -> None:
         """Report other tools than the recorded ones, and exchanges that were not replayed, as a mismatch."""
@@ -560,31 +571,18 @@ def check_conditions(cassette: Cassette, context: SuiteContext, *, case_id: str,
     Raises:
         CassetteError: a condition differs; names both sides and the command that records it again.
     """
-    recorded, opaque = cassette.conditions, context.caller.opaque
+    recorded, opaque, pack = cassette.conditions, context.caller.opaque, context.pack
 
     def invalid(pointer: str, problem: str) -> CassetteError:
         return CassetteError(source, [Problem(pointer, problem, record_again(context, case_id))])
 
-    pack = context.pack
-    target, now = recorded.target.model_dump(), target_of(context)
-    is_replayed_whole = not cassette.gateway and (opaque or target["kind"] in {"http", "cmd"})
-    is_other_script = context.backend == STUB and cassette.llm_model in {*pack.scripted} - {context.model}
-    parts = (("guard", recorded.guards, context.guard_parts), ("judge", recorded.judges, context.judge_parts))
-    for differs, pointer, before, current in (
-        (recorded.pack.name != pack.name, "/conditions/pack/name", f'"{recorded.pack.name}"', f'"{pack.name}"'),
-        (is_replayed_whole and target != now, "/conditions/target", _target_text(**target), _target_text(**now)),
-        (is_other_script, "/llm_model", f"the scripted model {cassette.llm_model}", context.model),
-        *(
-            (_settings(old) != _settings(new), f"/conditions/{kind}s", _parts_text(old), _parts_text(new))
-            for kind, old, new in parts
-        ),
-    ):
-        if differs:
-            raise invalid(pointer, f"recorded with {before}, run with {current}")
+    if (other := _other_condition(cassette, context)) is not None:
+        pointer, before, current = other
+        raise invalid(pointer, f"recorded with {before}, run with {current}")
     remarks = []
     if cassette.gateway and cassette.gateway[0].version is None:
         remarks.append("recorded without the headers of requests, so they are not compared")
-    for kind, old, new in parts:
+    for kind, old, new in _parts(cassette, context):
         changed = [part.name for part, before in zip(new, old, strict=True) if part.code_sha256 != before.code_sha256]
         if changed and opaque:
             raise invalid(f"/conditions/{kind}s", f"the code of {', '.join(changed)} has changed since")
@@ -594,6 +592,31 @@ def check_conditions(cassette: Cassette, context: SuiteContext, *, case_id: str,
     if cassette.origin == "recorded" and recorded.pack.version not in {None, pack.version}:
         remarks.append(f"recorded with version {recorded.pack.version} of the pack {pack.name}, now {pack.version}")
     return "; ".join(remarks)
+
+
+def _other_condition(cassette: Cassette, context: SuiteContext) -> tuple[str, str, str] | None:
+    """Return the first condition that differs, and how it was and is; None if none does."""
+    recorded, pack = cassette.conditions, context.pack
+    if recorded.pack.name != pack.name:
+        return "/conditions/pack/name", f'"{recorded.pack.name}"', f'"{pack.name}"'
+    if not cassette.gateway and (context.caller.opaque or recorded.target.kind in {"http", "cmd"}):
+        target, now = recorded.target.model_dump(), target_of(context)
+        if target != now:
+            return "/conditions/target", _target_text(**target), _target_text(**now)
+    if context.backend == STUB and cassette.llm_model in {*pack.scripted} - {context.model}:
+        return "/llm_model", f"the scripted model {cassette.llm_model}", context.model
+    for kind, old, new in _parts(cassette, context):
+        if _settings(old) != _settings(new):
+            return f"/conditions/{kind}s", _parts_text(old), _parts_text(new)
+    return None
+
+
+def _parts(
+    cassette: Cassette, context: SuiteContext
+) -> tuple[tuple[str, tuple[RecordedPart, ...], tuple[Part, ...]], ...]:
+    """Return the kinds of parts, each with those of the recording and those of the run."""
+    recorded = cassette.conditions
+    return ("guard", recorded.guards, context.guard_parts), ("judge", recorded.judges, context.judge_parts)
 
 
 def tools_problem(recorded: Sequence[RecordedTool] | None, offered: Iterable[Tool]) -> str:

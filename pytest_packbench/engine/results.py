@@ -231,15 +231,15 @@ def build_result(case_ref: CaseRef, state: AttemptState, context: SuiteContext, 
         verdict: Verdict = "not_run" if failure.kind in CAPS else "error"
         done = _attempt_of(state, ("trial", "timestamp", "duration_ms", "cost_usd", "payload"))
         return unscored_result(case_ref, verdict, failure.kind, failure.message, done)
-    described, done = _case_of(case_ref), _attempt_of(state, _OF_RESULTS)
-    score = replace(score, answer=outcome.answer, refused=outcome.refused)
+    done, described = _attempt_of(state, _OF_RESULTS), _case_of(case_ref)
+    answer: dict[str, Any] = {"answer": outcome.answer, "refused": outcome.refused}
     if case.notes.xfail is not None:
         message = f"quarantined (xfail): {case.notes.xfail}; {describe_score(score)}"
-        score = replace(score, verdict="known_hole", kind="xfail", message=message)
+        score = replace(score, verdict="known_hole", kind="xfail", message=message, **answer)
         return Result(case=described, attempt=done, score=score)
     if score.verdict not in {"passed", "failed"} or score.score is None:
         kind, message = score.kind or score.verdict, score.message or score.verdict
-        score = replace(score, kind=kind, message=message, valid=False if kind in UNREAD else None)
+        score = replace(score, kind=kind, message=message, valid=False if kind in UNREAD else None, **answer)
         return Result(case=described, attempt=done, score=score)
     facts = record_facts(case_ref.pack, case, None if state.unread is not None else outcome, score)
     score = replace(
@@ -250,9 +250,11 @@ def build_result(case_ref: CaseRef, state: AttemptState, context: SuiteContext, 
         judge=facts.judge,
         utility=facts.utility,
         valid=facts.valid,
+        **answer,
     )
     described = replace(described, expects_refusal=facts.expected == "refuse")
-    record = _record_of(Result(case=described, attempt=done, score=score), facts, state, context, run_id)
+    row = Result(case=described, attempt=done, score=score).row()
+    record = _record_of(row, facts, state, context, run_id)
     return Result(case=described, attempt=done, score=score, record=record)
 
 
@@ -410,10 +412,10 @@ def _case_of(case_ref: CaseRef) -> CaseInfo:
     if case_ref.loaded is None:
         return case_ref.case
     pack, case = case_ref.pack, case_ref.loaded.case
-    test_id: object = pack.test_id(case_ref.suite.record_name, case)
     facets: object = pack.facets(case)
     if not isinstance(facets, dict) or not all(isinstance(text, str) for pair in facets.items() for text in pair):
         raise TypeError(f"facets() returned {facets!r}, expected a dict of str to str")
+    test_id: object = pack.test_id(case_ref.suite.record_name, case)
     if not isinstance(test_id, str) or not test_id:
         raise TypeError(f"test_id() returned {test_id!r}, expected a str that is not empty")
     return replace(
@@ -434,10 +436,10 @@ def _attempt_of(state: AttemptState, names: Iterable[str]) -> Attempt:
 
 
 def _record_of(
-    result: Result, facts: RecordFacts, state: AttemptState, context: SuiteContext, run_id: str
+    row: dict[str, Any], facts: RecordFacts, state: AttemptState, context: SuiteContext, run_id: str
 ) -> dict[str, Any]:
-    """Return the wire record of a result, with what only the run and the pack know."""
-    suite, pack, row = context.suite, context.pack, result.row()
+    """Return the wire record of a result, given its row, with what only the run and the pack know."""
+    suite, pack = context.suite, context.pack
     stated = row | {
         "version": EXTENSION_VERSION,
         "mode": context.options.mode,

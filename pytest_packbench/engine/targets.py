@@ -12,7 +12,7 @@ from dataclasses import replace
 from functools import partial
 from hashlib import sha256
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 from pytest_packbench.engine.offline import bound_to_case, note_tasks
 from pytest_packbench.engine.time_limit import TimeLimitReached
@@ -28,7 +28,7 @@ from pytest_packbench.model.request import (
 
 if TYPE_CHECKING:
     import asyncio
-    from collections.abc import Awaitable, Callable, Coroutine
+    from collections.abc import Awaitable, Callable
     from pathlib import Path
 
     from pytest_packbench.model.redaction import Redactor
@@ -38,7 +38,6 @@ if TYPE_CHECKING:
     Take = Callable[[Any], Any]
 
 
-T = TypeVar("T")
 _PARAMETERS_WITH_CONTEXT = 2
 _OPAQUE_ID = 12
 _CANCEL_S = 1.0
@@ -235,10 +234,6 @@ class TargetCaller:
         self._loop: asyncio.Runner | None = None
         self._closer: weakref.finalize[Any, Any] | None = None
 
-    def __call__(self, request: VerifyRequest, context: VerifyContext) -> Any:
-        """Return the target's result, or what its world makes of it; raises what the target raises."""
-        return at_once(self.call(request, context))
-
     async def call(
         self,
         request: VerifyRequest,
@@ -252,7 +247,7 @@ class TargetCaller:
             request: the target's input.
             context: what the target may use.
             in_thread: runs a sync target, and `take` with it, so that the event loop is not blocked; None where all is
-                done here: then the coroutine never waits (see `at_once`).
+                done here: then the coroutine never waits.
             take: called as soon as there is a result.
 
         Raises:
@@ -347,16 +342,6 @@ class TargetCaller:
                 _close_coroutine(task)
 
 
-def at_once(coroutine: Coroutine[Any, Any, T]) -> T:
-    """Return the result of a coroutine that never waits for anything."""
-    try:
-        coroutine.send(None)
-    except StopIteration as ended:
-        return ended.value  # type: ignore[no-any-return]  # what a coroutine returns is the value of this exception
-    coroutine.close()
-    raise RuntimeError("a coroutine that was to be run at once waits")
-
-
 async def _run_here(call: Callable[[], Any]) -> Any:
     """Run a call as `run_in_thread` does, on this thread."""
     return _without_stop(call)
@@ -379,7 +364,9 @@ def _run(loop: asyncio.AbstractEventLoop, result: Awaitable[Any]) -> Any:
             result.close()
         raise RuntimeError("an async target can't be called from a running event loop")
     # else all cases share the context of the first
-    task = loop.create_task(_awaited(result), context=copy_context())
+    coroutine = result if inspect.iscoroutine(result) else _awaited(result)
+    # else all cases share the context of the first
+    task = loop.create_task(coroutine, context=copy_context())
     try:
         return loop.run_until_complete(task)
     except KeyboardInterrupt:

@@ -169,8 +169,12 @@ class EvalRecord:
         Raises:
             RecordError: A value has the wrong type or is out of range.
         """
-        hooks = tuple(HookDecision(**hook) for hook in wire["hook_decisions"])
-        return cls(**{**wire, "hook_decisions": hooks})
+        try:
+            hooks = [_known_hook(**hook) for hook in wire["hook_decisions"]]
+        except TypeError:
+            # what has no hash is no value of a hook, and the error says so
+            hooks = [HookDecision(**hook) for hook in wire["hook_decisions"]]
+        return cls(**{**wire, "hook_decisions": tuple(hooks)})
 
     def to_json_line(self) -> str:
         """Return the record as serde_json writes it: in the struct's order, without spaces and absent options.
@@ -346,6 +350,8 @@ def _hooks_in(text: str) -> tuple[HookDecision, ...]:
 
 # guards make the same few decisions again and again
 _known_hooks = lru_cache(maxsize=1024)(_hooks_in)
+# typed: 1 equals True
+_known_hook = lru_cache(maxsize=1024, typed=True)(HookDecision)
 
 
 def _read_any(line: str, *, strict: bool) -> EvalRecord:

@@ -150,7 +150,7 @@ class Score:
 
     def __post_init__(self) -> None:
         """Correct the verdict of a hard fail: it never passes, whatever the threshold is."""
-        if self.verdict == "passed" and any(term.effect == "zero" for term in self.terms):
+        if self.verdict == "passed" and "zero" in [term.effect for term in self.terms]:
             object.__setattr__(self, "verdict", "failed")
 
     @property

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from math import isfinite
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, NamedTuple, Self
 
@@ -580,6 +580,7 @@ class Suite:
         sha256: hash of the scoring rules (`scoring_sha256`), hexadecimal; runs with the same hash are comparable.
         bundled: whether it is part of the installed package instead of the project.
         fixtures: the folder of its recordings, relative to its own.
+        record_name: the name in records and test ids, the same for a bundled suite and for a copy of it.
     """
 
     name: str
@@ -588,11 +589,11 @@ class Suite:
     sha256: str
     bundled: bool = False
     fixtures: str = FIXTURES
+    record_name: str = field(init=False)
 
-    @property
-    def record_name(self) -> str:
-        """The name in records and test ids, the same for a bundled suite and for a copy of it."""
-        return self.name.removeprefix(BUNDLED)
+    def __post_init__(self) -> None:
+        """State the name in records."""
+        object.__setattr__(self, "record_name", self.name.removeprefix(BUNDLED))
 
     @property
     def cases_path(self) -> Path:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Literal
 
-from pytest_packbench.engine.attempt import score_payload
+from pytest_packbench.engine.attempt import at_once, score_payload
 from pytest_packbench.engine.recordings import Replay
 from pytest_packbench.model.request import VerifyContext
 from pytest_packbench.packs.tariff.notation import digits
@@ -75,7 +75,7 @@ class Flaw:
         original, suite = right.context.pack.request(right.case), right.context.suite.name
         request = original.model_copy(update={"options": {**original.options, "max_iters": proposals}})
         context = VerifyContext(llm=llm, suite=suite, case_id=right.case.id, mode="fixture")
-        result: Json = right.context.caller(request, context)
+        result: Json = at_once(right.context.caller.call(request, context))
         failed = result["iterations"][-1]["rejected_because"]
         if result["status"] != "rejected" or self.gate not in failed:
             return f"{result['status']}, failed gates: {failed or 'none'}"

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from pytest_packbench.engine.attempt import at_once
 from pytest_packbench.engine.command_target import CommandTarget
 from pytest_packbench.engine.targets import TargetCaller, import_target
 from pytest_packbench.model.request import ModelAnswer, VerifyContext, VerifyRequest
@@ -91,7 +92,7 @@ def test_the_target_with_a_model_returns_its_answer(folder: Path, pytester: pyte
     assert caller.asks_model
     context = VerifyContext(llm=Model(), suite="capitals", case_id="france", mode="live")
     try:
-        assert [caller(FRANCE, context) for _ in "12"] == [PARIS, {"refusal": {"category": "declined"}}]
+        assert [at_once(caller.call(FRANCE, context)) for _ in "12"] == [PARIS, {"refusal": {"category": "declined"}}]
     finally:
         caller.close()
     assert "France" in requests[0].messages[0]["content"]

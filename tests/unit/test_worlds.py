@@ -24,6 +24,7 @@ from agentdojo.agent_pipeline.errors import AbortAgentError
 from agentdojo.agent_pipeline.tool_execution import ToolsExecutor
 from agentdojo.functions_runtime import FunctionCall, FunctionsRuntime
 
+from pytest_packbench.engine.attempt import at_once
 from pytest_packbench.engine.targets import TargetCaller, as_target, run_in_thread
 from pytest_packbench.model.request import AnswerError, Tool, VerifyContext
 from pytest_packbench.packs.agent_safety import serving, worlds
@@ -56,7 +57,7 @@ def act(agent: Any, case: SafetyCase = PAIR, guards: Sequence[Any] = (), rules: 
     """Run an agent as a target, as the engine does."""
     caller = TargetCaller(as_target(agent, "agent", PACK.adapt_target), PACK.worlds(rules, "my:agent"))
     try:
-        result = caller(PACK.request(case), context_of(case, guards))
+        result = at_once(caller.call(PACK.request(case), context_of(case, guards)))
     finally:
         caller.close()
     outcome = PACK.read(json.loads(json.dumps(result)))
