@@ -41,6 +41,7 @@ SURROGATE = re.compile(r"[\ud800-\udfff]")
 """Half of a UTF-16 pair: not valid in UTF-8, but possible in a Python string and as a JSON escape."""
 _CONTROL = re.compile("[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
 _MAX_LENGTH = 60
+_FINITE_ENCODER = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":"))
 _SCALARS = frozenset({str, int, bool, type(None)})
 # Well below the limits of json and pydantic_core, so that every valid record can be written and read.
 MAX_DEPTH = 100
@@ -135,6 +136,39 @@ def finite_json(value: Any) -> Any:
     if isinstance(value, float) and not isfinite(value):
         return None
     return finite_json(asdict(value)) if is_dataclass(value) and not isinstance(value, type) else value
+
+
+def compact_json(value: Any) -> bytes:
+    r"""Return plain JSON as UTF-8 on one line without spaces; a surrogate, which UTF-8 lacks, becomes its escape.
+
+    Args:
+        value: plain JSON: objects with strings as keys, arrays, strings, numbers, true, false and null.
+
+    Raises:
+        TypeError: the value contains something that is not JSON; not every such object is detected.
+        ValueError: a number is not finite, or the value contains itself.
+        RecursionError: the value is nested too deeply.
+    """
+    # the build packs suites without this package
+    from pydantic_core import to_json
+
+    try:
+        # several times as fast as `json`, but it rejects surrogates and deep nesting
+        text = to_json(value, inf_nan_mode="constants")
+    except ValueError:
+        return encode_utf8(_FINITE_ENCODER.encode(value))
+    if b"NaN" in text or b"Infinity" in text:
+        # the words may also be part of a string
+        _FINITE_ENCODER.encode(value)
+    return text
+
+
+def finite_line(value: Any) -> bytes:
+    """Return plain JSON as `compact_json` does; a number that is not finite becomes null."""
+    try:
+        return compact_json(value)
+    except ValueError:
+        return compact_json(finite_json(value))
 
 
 def has_surrogate(text: str) -> bool:

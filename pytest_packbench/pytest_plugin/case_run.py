@@ -10,10 +10,9 @@ from contextlib import suppress
 from copy import deepcopy
 from dataclasses import dataclass, replace
 from functools import lru_cache, partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import pytest
-from pydantic_core import from_json
 
 from pytest_packbench.cases.finder import CaseLocation, find_case, format_location
 from pytest_packbench.cases.load import case_of_control, load_case, load_control
@@ -35,9 +34,9 @@ from pytest_packbench.model.errors import CaseError, ControlError, Problem, desc
 from pytest_packbench.model.pack import names_checks
 from pytest_packbench.model.record import EvalRecord
 from pytest_packbench.model.request import TargetError
-from pytest_packbench.model.result import Result, is_broken, judged, reported, result_sent, timestamp_now, values_of
+from pytest_packbench.model.result import Result, is_broken, judged, reported, timestamp_now, values_of
 from pytest_packbench.model.run import TEST_TARGET_PREFIX
-from pytest_packbench.plugin import CONTEXTS, RESULTS_ATTRIBUTE, rootdir_of
+from pytest_packbench.plugin import RESULTS_ATTRIBUTE, rootdir_of
 from pytest_packbench.pytest_plugin.explain import (
     RERUN,
     Explanation,
@@ -61,6 +60,7 @@ if TYPE_CHECKING:
     from pytest_packbench.model.pack import Comparison, Pack
     from pytest_packbench.model.recording import Control, ControlResult
     from pytest_packbench.model.redaction import Redactor
+    from pytest_packbench.model.result import Reported, Score
     from pytest_packbench.model.suite import Suite
     from pytest_packbench.pytest_plugin.collection import ControlFolder
     from pytest_packbench.pytest_plugin.settings import SessionSuites
@@ -113,7 +113,9 @@ class Secrets:
         if not attributes.keys() <= _KNOWN:
             for name in attributes.keys() - _KNOWN:
                 setattr(report, name, self._redacted(attributes[name]))
-        redact_extra(report, self._redacted)
+        extra = getattr(report, EXTRA, None)
+        if extra and any(extra.values()):
+            redact_extra(report, self._redacted)
         return report
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)
@@ -206,7 +208,9 @@ class ItemRun:
     Attributes:
         item: pytest's item.
         nodeid: the item's node id, without the group that xdist may append.
+        contexts: the session's suites.
         suite: the suite.
+        pack: its pack.
         file: the file as in node ids.
         line: the line in a file of many, from 1; 0 if the file has one case or control.
         explanation: the text to show if the item does not pass.
@@ -217,23 +221,15 @@ class ItemRun:
 
     item: pytest.Item
     nodeid: str
+    contexts: SessionSuites
     suite: Suite
+    pack: Pack
     file: str
     line: int
     explanation: str = ""
     keywords: Mapping[str, Any] | None = None
     own_properties: int = 0
     attempt_s: float = 0.0
-
-    @property
-    def contexts(self) -> SessionSuites:
-        """The session's suites."""
-        return self.item.config.stash[CONTEXTS]
-
-    @property
-    def pack(self) -> Pack:
-        """The suite's pack."""
-        return self.contexts.pack_of(self.suite)
 
     def execute(self) -> None:
         """Make the attempt, in the setup of the item; a problem here is an error."""
@@ -293,8 +289,10 @@ class CaseRun(ItemRun):
         problem: why it can't be run, in one line; empty otherwise.
         kind: the kind of that problem.
         test_function: node id of the marked test function that runs the case; empty for the item of a case file.
+        context: what the cases of its suite share, once collection has found their target; None for a marked test.
         results: the results of the attempts, one for each trial, once all have ended.
         result: the result of the case: of its only trial, or of all of them.
+        outcome: how pytest has to report that; empty before.
         reported: the result that is in a report already.
         rows: expected against actual values of a failed case.
     """
@@ -305,8 +303,10 @@ class CaseRun(ItemRun):
     problem: str
     kind: str = "case_unreadable"
     test_function: str = ""
+    context: SuiteContext | None = None
     results: tuple[Result, ...] = ()
     result: Result | None = None
+    outcome: Reported | Literal[""] = ""
     reported: Result | None = None
     rows: Sequence[Comparison] = ()
 
@@ -339,30 +339,27 @@ class CaseRun(ItemRun):
             self.reported = None
             self._stop_unscored(self.result)
             return
-        case_ref = self.case_ref()
-        unattempted = self.unattempted_trial(case_ref)
-        trials = [unattempted] if unattempted is not None else self._attempt(case_ref)
-        self.conclude([self.call_record_hooks(case_ref, trial) for trial in trials])
+        unattempted = self.unattempted_trial()
+        trials = [unattempted] if unattempted is not None else self._attempt()
+        self.conclude([self.call_record_hooks(trial) for trial in trials])
 
-    def unattempted_trial(self, case_ref: CaseRef) -> Trial | None:
+    def unattempted_trial(self) -> Trial | None:
         """Return the trial of a case that must not run, with the reason: it is unreadable, or quarantined."""
         if self.problem or self.loaded is None:
-            return error_trial(case_ref, Failure(kind=self.kind, message=self.problem))
+            return error_trial(self.case_ref(), Failure(kind=self.kind, message=self.problem))
         skip = self.loaded.case.notes.skip
-        return None if skip is None else not_run_trial(case_ref, "skip", f"quarantined (skip): {skip}")
+        return None if skip is None else not_run_trial(self.case_ref(), "skip", f"quarantined (skip): {skip}")
 
-    def _attempt(self, case_ref: CaseRef) -> list[Trial]:
-        contexts = self.contexts
-        earlier = self.earlier()
-        trials = {
-            number: carried_over_trial(entry, case_ref)
-            for number, entry in earlier.items()
-            if isinstance(entry, Result)
-        }
+    def _attempt(self) -> list[Trial]:
+        contexts, earlier, case_ref = self.contexts, self.earlier(), self.case_ref()
+        trials: dict[int, Trial] = {}
+        for number, entry in earlier.items():
+            if isinstance(entry, Result):
+                trials[number] = carried_over_trial(entry, case_ref)
         if len(trials) == contexts.settings.trials:
             return list(trials.values())
         try:
-            context = contexts.context(self.suite)
+            context = self.context or contexts.context(self.suite)
         except TargetError as error:
             details = user_frames(error.__cause__) if error.__cause__ is not None else ()
             return [error_trial(case_ref, Failure(kind="target_missing", message=str(error), details=details))]
@@ -370,7 +367,7 @@ class CaseRun(ItemRun):
             raise ValueError("an unreadable case is not attempted")
         for number in earlier.keys() - trials.keys():
             ended = settle_stored(context, self.loaded, earlier[number])
-            trials[number] = kept_trial(self.item.config, case_ref, ended, context)
+            trials[number] = kept_trial(contexts, case_ref, ended, context)
         if contexts.prefetcher is not None:
             return contexts.prefetcher.wait_for_trials(self, trials)
         if not trials:
@@ -379,16 +376,16 @@ class CaseRun(ItemRun):
                 message = str(timed_out("the target", contexts.settings.case_timeout_s or 0))
                 contexts.keep(error_trial(case_ref, Failure(kind="timeout", message=message)).result)
 
-            trials[0] = kept_trial(self.item.config, case_ref, attempt(context, self.loaded, keep=keep), context)
+            trials[0] = kept_trial(contexts, case_ref, attempt(context, self.loaded, keep=keep), context)
         return list(trials.values())
 
     def earlier(self) -> dict[int, Entry]:
         """Return what the run that is resumed has of the case by trial, in order: results, and those not scored yet."""
-        if self.problem or self.loaded is None:
+        if self.contexts.resumed is None or self.problem or self.loaded is None:
             return {}
         return dict(sorted(self.contexts.kept(self.suite, self.name, self.loaded.sha256).items()))
 
-    def call_record_hooks(self, case_ref: CaseRef, trial: Trial) -> Trial:
+    def call_record_hooks(self, trial: Trial) -> Trial:
         """Call `pytest_packbench_record` with a trial's record; the trial is an error if a hook raises."""
         # `ihook` takes longer than to see that there is no such hook at all
         if trial.result.record is None or not self.item.config.hook.pytest_packbench_record.get_hookimpls():
@@ -400,7 +397,7 @@ class CaseRun(ItemRun):
         except Exception as error:  # noqa: BLE001 - hooks are the user's code
             message = f"the hook pytest_packbench_record raised {describe_error(error)}"
             failure = Failure(kind="hook_error", message=message, details=user_frames(error))
-            return error_trial(case_ref, failure, trial=trial.result.attempt.trial)
+            return error_trial(self.case_ref(), failure, trial=trial.result.attempt.trial)
         return trial
 
     def conclude(self, trials: list[Trial]) -> None:
@@ -410,17 +407,13 @@ class CaseRun(ItemRun):
             CaseBroken: there is no score, or no valid one.
             pytest.skip.Exception: the case was not run.
         """
-        self.explanation = ""
-        trials = [redacted_trial(trial, self.contexts.redactor) for trial in trials]
-        self.results = tuple(trial.result for trial in trials)
-        result = self.results[0]
-        if len(trials) > 1:
-            from pytest_packbench.analysis.counting import fold_case
-
-            result = fold_case(self.results, self.suite.config.trials_rule())
-        self.result = result
-        if self.is_broken(result):
-            trial = next(trial for trial in trials if self.is_broken(trial.result))
+        self.explanation, redactor = "", self.contexts.redactor
+        # what has a record has no error
+        trials = [trial if trial.result.record is not None else redacted_trial(trial, redactor) for trial in trials]
+        result = self.note(*[trial.result for trial in trials])
+        if self.outcome == "error":
+            mode = self.contexts.settings.mode
+            trial = next(trial for trial in trials if is_broken(trial.result.score.verdict, mode))
             self.explanation = explain_error(self, trial)
             # an earlier session made an attempt that is kept
             self._stop_unscored(trial.result, None if trial.failure is None else trial.failure.raised)
@@ -429,11 +422,24 @@ class CaseRun(ItemRun):
             self.rows = worst_trial(trials).rows
             self.explanation = explain_failure(self, trials)
 
+    def note(self, *results: Result) -> Result:
+        """Note the results of the attempts, what they come to, and how pytest has to report it; return their result."""
+        result = results[0]
+        if len(results) > 1:
+            from pytest_packbench.analysis.counting import fold_case
+
+            result = fold_case(results, self.suite.config.trials_rule())
+        reaches = len(results) > 1 or _reaches_threshold(result.score)
+        outcome = reported(result.score.verdict, self.contexts.settings.mode)
+        self.outcome = "failed" if outcome == "passed" and not reaches else outcome
+        self.results, self.result = results, result
+        return result
+
     def _stop_unscored(self, result: Result, raised: BaseException | None = None) -> None:
         """Stop if a result has no score, where the user's code `raised`: there a debugger stops."""
-        if result.score.verdict == "not_run":
+        if self.outcome == "skipped":
             pytest.skip(_reason(result))
-        if self.is_broken(result):
+        if self.outcome == "error":
             stop = CaseBroken(printable(result.score.message))
             raise stop.with_traceback(raised.__traceback__) if raised is not None else stop
 
@@ -445,16 +451,18 @@ class CaseRun(ItemRun):
             pytest.xfail.Exception: the case is a known hole or quarantined, or vacuous in a live run, or only gates
                 decide.
         """
-        result = self.result
+        result, outcome = self.result, self.outcome
         if result is None:
             raise CaseBroken("the case was not set up")
+        if outcome == "passed":
+            return
         # --runxfail shows what xfail hides
         strict = bool(getattr(self.item.config.option, "runxfail", False))
-        hidden = reported(result.score.verdict, self._mode) == "xfailed"
-        if hidden and not (strict and result.score.score is not None):
-            raise pytest.xfail.Exception(_reason(result))
-        if result.score.verdict == "passed" if len(self.results) > 1 else _reaches_threshold(result):
-            return
+        if outcome == "xfailed":
+            if not (strict and result.score.score is not None):
+                raise pytest.xfail.Exception(_reason(result))
+            if len(self.results) == 1 and _reaches_threshold(result.score):
+                return
         line = self.explanation.partition("\n")[0] or _reason(result)
         if self.contexts.settings.gate == "suite" and not strict:
             raise pytest.xfail.Exception(line)
@@ -484,15 +492,6 @@ class CaseRun(ItemRun):
         attempt_s = sum(result.attempt.duration_ms for result in self.results) / 1000
         # with prefetching the setup only waited: the attempts ran in parallel to other cases
         return attempt_s if self.results and self.contexts.prefetcher is not None else max(attempt_s, setup_s)
-
-    @property
-    def _mode(self) -> str:
-        mode: str = self.contexts.settings.mode
-        return mode
-
-    def is_broken(self, result: Result) -> bool:
-        """Whether pytest reports a result as an error."""
-        return is_broken(result.score.verdict, self._mode)
 
 
 def _reason(result: Result) -> str:
@@ -567,41 +566,8 @@ def is_of_case(report: pytest.TestReport) -> bool:
     return "verdict" in dict(report.user_properties)
 
 
-def encode_report(report: pytest.TestReport) -> None:
-    """Encode a report's results for xdist: as ASCII, because it can't send lone surrogates of answers."""
-    results = getattr(report, RESULTS_ATTRIBUTE, None)
-    if results is not None:
-        lines = [result.as_json() for result in results]
-        setattr(report, RESULTS_ATTRIBUTE, json.dumps(lines))
-
-
-def decode_report(report: pytest.TestReport) -> None:
-    """Decode a report that xdist has sent."""
-    results: object = report.__dict__.get(RESULTS_ATTRIBUTE)
-    if isinstance(results, str):
-        try:
-            # keys and words that all results share are kept once
-            decoded = from_json(results)
-        except ValueError:
-            # a lone surrogate, or nested deeply
-            decoded = json.loads(results)
-        setattr(report, RESULTS_ATTRIBUTE, tuple(map(_result_sent, decoded)))
-    text = report.longrepr
-    if report.failed and isinstance(text, str) and is_of_case(report):
-        report.longrepr = explanation_at(report.location, text)  # type: ignore[assignment]  # pytest's own is private
-
-
-def _result_sent(line: Any) -> Any:
-    if "control" not in line:
-        return result_sent(line)
-    from pytest_packbench.model.recording import ControlResult
-
-    return ControlResult.from_line(line)
-
-
-def kept_trial(config: pytest.Config, case_ref: CaseRef, made: AttemptState, context: SuiteContext) -> Trial:
+def kept_trial(contexts: SessionSuites, case_ref: CaseRef, made: AttemptState, context: SuiteContext) -> Trial:
     """Return the trial of an attempt that was made, whose result is stored at once."""
-    contexts = config.stash[CONTEXTS]
     trial = build_trial(case_ref, made, context, contexts.run_id)
     contexts.keep(trial.result)
     return trial
@@ -611,6 +577,7 @@ def record_file(suite: Suite, path: Path, file: str, line: int) -> str:
     """Return the location of a case for records; the arguments are as in `CaseRun`."""
     # a bundled suite is named without this machine's folders
     location = f"bundled:{suite.record_name}/{path.relative_to(suite.path).as_posix()}" if suite.bundled else file
+    # most files have one case
     return format_location(location, line) if line else location
 
 
@@ -622,10 +589,10 @@ def uncollected_case_ref(contexts: SessionSuites, suite: Suite, nodeid: str, *, 
     return read_case_ref(suite, contexts.pack_of(suite), location, file=file, nodeid=nodeid)
 
 
-def _reaches_threshold(result: Result) -> bool:
-    if result.score.score is None or result.score.threshold is None or result.score.verdict == "failed":
-        return result.score.verdict == "passed"
-    return judged(result.score.score, result.score.threshold) == "passed"
+def _reaches_threshold(score: Score) -> bool:
+    if score.score is None or score.threshold is None or score.verdict == "failed":
+        return score.verdict == "passed"
+    return judged(score.score, score.threshold) == "passed"
 
 
 class ControlDeviation(CaseFailure):

@@ -32,6 +32,7 @@ from pytest_packbench.cases.finder import (
     unprintable_name,
 )
 from pytest_packbench.cases.load import load_case
+from pytest_packbench.engine.time_limit import Watchdog
 from pytest_packbench.files import escape_unprintable, has_control_characters
 from pytest_packbench.model.errors import (
     CaseError,
@@ -41,7 +42,7 @@ from pytest_packbench.model.errors import (
 )
 from pytest_packbench.model.request import TargetError
 from pytest_packbench.model.result import FIXTURE
-from pytest_packbench.plugin import CONTEXTS, arguments_of, rootdir_of
+from pytest_packbench.plugin import arguments_of, rootdir_of
 from pytest_packbench.pytest_plugin.case_run import (
     CONTROL_KIND,
     CaseBroken,
@@ -102,16 +103,13 @@ class CaseItem(pytest.Item):
     def location(self) -> tuple[str, int | None, str]:
         """File, line and id for reports; pytest's own computation takes longer than reading the case."""
         path, line, name = self.reportinfo()
-        root = str(rootdir_of(self.config)) + os.sep
-        text = str(path)
+        text, file = str(path), self.packbench_run.file
         if not text.isprintable():
-            return (self.packbench_run.file, line, name)
-        if not text.startswith(root):
-            # outside rootdir pytest finds the relative path
-            return super().location
-        relative, file = text.removeprefix(root), self.packbench_run.file
-        # equal but for the separators of Windows: the same object saves memory
-        return (file if relative == file else relative, line, name)
+            return (file, line, name)
+        # the same object saves memory
+        relative = file if os.sep == "/" else file.replace("/", os.sep)
+        # outside rootdir pytest finds the relative path
+        return (relative, line, name) if text.endswith(os.sep + relative) else super().location
 
     def setup(self) -> None:
         """Run and score the case; pytest reports a problem here as an error."""
@@ -141,18 +139,37 @@ class CaseItem(pytest.Item):
         return self.path, max(self.packbench_run.line - 1, 0), self.name
 
 
-class CaseFile(pytest.File):
+class _Cases(pytest.Collector):
+    """Cases that no other test interrupts."""
+
+    parent: pytest.Collector
+    collector: Collector
+
+    def teardown(self) -> None:
+        """Let what follows take as long as it likes, unless it can only be a case: other tests, the end of fixtures."""
+        if self.collector.has_others or not isinstance(self.parent, _Cases):
+            Watchdog.cancel()
+
+
+class CaseFile(_Cases, pytest.File):
     """A file of cases or controls: one, or one per line.
 
     Attributes:
         suite: their suite.
+        collector: knows the suites, and what is in the shard.
         locations: returns them, without those of other shards; a file that can't be read is one as well.
     """
 
-    parent: pytest.Collector
-
-    def __init__(self, *, suite: Suite, locations: Callable[[], Iterable[CaseLocation]], **kwargs: Any) -> None:
+    def __init__(
+        self,
+        *,
+        collector: Collector,
+        suite: Suite,
+        locations: Callable[[], Iterable[CaseLocation]],
+        **kwargs: Any,
+    ) -> None:
         super().__init__(**kwargs)
+        self.collector = collector
         self.suite = suite
         self.locations = locations
 
@@ -163,7 +180,7 @@ class CaseFile(pytest.File):
 
     def collect(self) -> Iterator[pytest.Item]:
         """Yield the cases; one that can't be read is an item whose setup reports why, so that it hides no other."""
-        pack = self.config.stash[CONTEXTS].pack_of(self.suite)
+        pack = self.collector.contexts.pack_of(self.suite)
         first: dict[str, CaseRun] = {}
         for location in self.locations():
             other, problem, loaded = first.get(location.written_id), "", None
@@ -179,6 +196,7 @@ class CaseFile(pytest.File):
                 CaseRun,
                 location.name,
                 marks_of(self.suite, loaded),
+                pack=pack,
                 line=location.line,
                 path=self.path,
                 name=location.name,
@@ -194,7 +212,14 @@ class CaseFile(pytest.File):
         """Return a case or a control in a new item."""
         item: CaseItem = CaseItem.from_parent(self, name=name)
         # the node id is the same object as in reports, to save memory
-        item.packbench_run = run = kind(item=item, nodeid=item.nodeid, suite=self.suite, file=self.nodeid, **fields)
+        item.packbench_run = run = kind(
+            item=item,
+            nodeid=item.nodeid,
+            contexts=self.collector.contexts,
+            suite=self.suite,
+            file=self.nodeid,
+            **fields,
+        )
         for mark in marks:
             item.add_marker(mark)
         return run
@@ -208,7 +233,7 @@ class NoCases(pytest.File):
         yield from ()
 
 
-class CaseFolder(pytest.Directory):
+class CaseFolder(_Cases, pytest.Directory):
     """A folder of cases: its case files are collected without calling every plugin for each.
 
     Attributes:
@@ -249,12 +274,15 @@ class CaseFolder(pytest.Directory):
                 continue
             if is_folder:
                 folder = self.ihook.pytest_collect_directory(path=path, parent=self)
+                self.collector.has_others |= not isinstance(folder, CaseFolder | None)
                 yield from [folder] if folder is not None else []
             elif is_case:
                 # a broken link as well: it counts as a case that can't be read
                 yield from self.nodes_of(self.collector.pytest_collect_file(path, self))
             elif path.is_file() or is_unread(path.name):
-                yield from self.ihook.pytest_collect_file(file_path=path, parent=self)
+                others = self.ihook.pytest_collect_file(file_path=path, parent=self)
+                self.collector.has_others |= bool(others)
+                yield from others
 
     def nodes_of(self, file: pytest.Collector | None) -> Iterable[pytest.Item | pytest.Collector]:
         """Return a file's item directly: pytest would report on each file, which takes longer than reading it."""
@@ -293,11 +321,11 @@ class ControlFile(CaseFile):
 
     def collect(self) -> Iterator[pytest.Item]:
         """Yield an item for each control; one that can't be read is an error when it is set up."""
-        # most suites have none
-
+        pack = self.collector.contexts.pack_of(self.suite)
         for found in self.locations():
             name, marks = printable(found.name), marks_of(self.suite, None, kind=CONTROL_KIND)
-            yield self.new_item(ControlRun, name, marks, line=found.line, folder=self.parent, found=found).item
+            of_file = {"line": found.line, "folder": self.parent, "found": found}
+            yield self.new_item(ControlRun, name, marks, pack=pack, **of_file).item
 
 
 class ControlFolder(CaseFolder):
@@ -317,7 +345,13 @@ class ControlFolder(CaseFolder):
                     printable(escape_unprintable(each)) for each in (path.name, self.collector.nodeid_of(text))
                 )
                 file: ControlFile = ControlFile.from_parent(
-                    self, path=path, name=name, nodeid=nodeid, suite=self.suite, locations=partial(iter, in_shard)
+                    self,
+                    path=path,
+                    name=name,
+                    nodeid=nodeid,
+                    collector=self.collector,
+                    suite=self.suite,
+                    locations=partial(iter, in_shard),
                 )
                 yield from self.nodes_of(file)
 
@@ -358,6 +392,7 @@ class Collector:
     Attributes:
         contexts: the session's suites.
         by_file: whether an argument names a file of cases.
+        has_others: whether a folder of cases has tests that are no cases.
         finished: whether collection has finished.
     """
 
@@ -372,7 +407,7 @@ class Collector:
         ]
         self._root = str(rootdir_of(contexts.config)) + os.sep
         self._folders: set[str] = set()
-        self.finished = False
+        self.has_others = self.finished = False
 
     def may_be_in_shard(self, name: str) -> bool:
         """Whether a file of cases, by its name, may be in the shard: files of many always are."""
@@ -432,7 +467,13 @@ class Collector:
             locations = partial(iter, [CaseLocation(text, shown, problem=problem)])
         # with its name, which pytest would compute more slowly
         file: CaseFile = CaseFile.from_parent(
-            parent, path=file_path, name=shown, nodeid=nodeid, suite=suite, locations=locations
+            parent,
+            path=file_path,
+            name=shown,
+            nodeid=nodeid,
+            collector=self,
+            suite=suite,
+            locations=locations,
         )
         return file
 
@@ -521,10 +562,11 @@ class Collector:
                 refuse(config, f"{os.path.relpath(paths[0])}: contains no case; {expected}")
 
     def _refuse_missing_targets(self, session: pytest.Session) -> None:
+        """Give each case what those of its suite share, with their target; refuse one that can't be found."""
         for run in file_runs(session.items):
             try:
                 # opened at the first case of a suite
-                self.contexts.context(run.suite)
+                run.context = self.contexts.context(run.suite)
             except TargetError as error:
                 refuse(session.config, str(error))
 

@@ -18,7 +18,7 @@ from pytest_packbench.cases.load import SuiteCase, suite_cases
 from pytest_packbench.engine.attempt import AttemptState, Failure, Plain, settle, user_frames
 from pytest_packbench.engine.contexts import shown_path
 from pytest_packbench.engine.results import Trial, build_trial, error_trial, not_run_trial
-from pytest_packbench.engine.time_limit import TimeLimit, timed_out
+from pytest_packbench.engine.time_limit import TimeLimit, Watchdog, timed_out
 from pytest_packbench.model.errors import error_text, single_spaced
 from pytest_packbench.model.result import UNREADABLE, Score, UnreadAnswer
 from pytest_packbench.plugin import CONTEXTS, MARK, SELECTION, rootdir_of
@@ -27,7 +27,6 @@ from pytest_packbench.pytest_plugin.case_run import (
     CaseBroken,
     CaseFailure,
     CaseRun,
-    decode_report,
     run_of,
     runs_of,
     uncollected_case_ref,
@@ -37,6 +36,7 @@ from pytest_packbench.pytest_plugin.json_report import plugin_of
 from pytest_packbench.pytest_plugin.session import register
 from pytest_packbench.pytest_plugin.settings import Selection, SessionSuites, find_named
 from pytest_packbench.pytest_plugin.terminal import suite_line
+from pytest_packbench.pytest_plugin.xdist import decode_report
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterable, Mapping, Sequence
@@ -151,11 +151,10 @@ class MarkedRun(CaseRun):
             self.explanation = ""
             raise CaseBroken("the test was run again; each case is attempted once, so turn off what repeats tests")
         self.begin("setup")
-        case_ref = self.case_ref()
-        trial = self.unattempted_trial(case_ref)
+        trial = self.unattempted_trial()
         limit, message = self.contexts.clients.ledger.exhausted()
         if trial is None and limit:
-            trial = not_run_trial(case_ref, limit, message)
+            trial = not_run_trial(self.case_ref(), limit, message)
         if trial is not None:
             self.conclude([trial])
 
@@ -177,12 +176,11 @@ class MarkedRun(CaseRun):
         if self.limit is not None and self.limit.reached:
             self.time_out(None)
         self.calls += 1
-        case_ref = self.case_ref()
         if self.calls > 1:
             message = "packbench_check was called twice; call it once per test"
-            trial = error_trial(case_ref, Failure(kind="checked_twice", message=message))
+            trial = error_trial(self.case_ref(), Failure(kind="checked_twice", message=message))
         else:
-            trial = self.call_record_hooks(case_ref, self._score(_attempt_of(result, self.phase_started_ns)))
+            trial = self.call_record_hooks(self._score(_attempt_of(result, self.phase_started_ns)))
         try:
             self.conclude([trial])
             self.decide()
@@ -227,7 +225,7 @@ class MarkedRun(CaseRun):
     def complete(self, report: pytest.TestReport, error: BaseException | None) -> None:
         """Complete the report of a phase: as for case files, everything up to the score is setup."""
         CaseRun.complete(self, report, error)
-        if error is not None and report.failed and self.result is not None and self.is_broken(self.result):
+        if error is not None and report.failed and self.outcome == "error":
             report.when = "setup"
 
     def set_duration(self, report: pytest.TestReport) -> None:
@@ -241,7 +239,7 @@ class MarkedRun(CaseRun):
             message = f"{source} raised {type(error).__name__} before the check: {self._first_line(error)}"
             failure = Failure(kind="target_error", message=message, details=user_frames(error))
             trial = self._score(AttemptState(started_ns=self.phase_started_ns, failure=failure))
-        self.results, self.result = (trial.result,), trial.result
+        self.note(trial.result)
 
     def explains(self, error: BaseException) -> bool:
         """Whether the explanation is that of an exception that ended a phase."""
@@ -342,6 +340,8 @@ class MarkedTests:
                 raise
         finally:
             limit.stop()
+            # fixtures may take as long as they like to end
+            Watchdog.cancel()
             run.phase = "over"
         if limit.reached:
             run.time_out(raised)
@@ -354,7 +354,9 @@ def _run_for(item: pytest.Item, case: SuiteCase) -> MarkedRun:
     return MarkedRun(
         item=item,
         nodeid=item.nodeid,
+        contexts=item.config.stash[CONTEXTS],
         suite=case.suite,
+        pack=case.pack,
         path=Path(case.at.path),
         file=case.file,
         line=case.at.line,

@@ -179,7 +179,7 @@ class Prefetcher:
             if done.kind:
                 trial = not_run_trial(case_ref, done.kind, done.message, trial=key.trial)
             else:
-                trial = kept_trial(self._config, case_ref, done.attempt, done.job.context)
+                trial = kept_trial(self._contexts, case_ref, done.attempt, done.job.context)
         except KeyboardInterrupt:
             raise
         except BaseException as error:  # noqa: BLE001 - an error of a pack must not end the wait for another case

@@ -21,14 +21,14 @@ from pytest_packbench.plugin import (
     THRESHOLDS,
     collect_less_garbage,
 )
-from pytest_packbench.pytest_plugin.case_run import Reporter, Secrets, file_run
+from pytest_packbench.pytest_plugin.case_run import Reporter, Secrets
 from pytest_packbench.pytest_plugin.collection import Collector
 from pytest_packbench.pytest_plugin.explain import ErrorGroups
 from pytest_packbench.pytest_plugin.integrations import refuse_repetition, register_integrations
 from pytest_packbench.pytest_plugin.json_report import enable
 from pytest_packbench.pytest_plugin.recorder import Recorder
 from pytest_packbench.pytest_plugin.settings import SessionSuites, open_suites, read_settings
-from pytest_packbench.pytest_plugin.terminal import Progress, Terminal
+from pytest_packbench.pytest_plugin.terminal import Progress, Scores, Terminal
 
 if TYPE_CHECKING:
     from pytest_packbench.pytest_plugin.xdist import Worker
@@ -81,6 +81,9 @@ def _register_reporting(recorder: Recorder) -> None:
     """Register what shows results, in the controller of xdist or the only process."""
     config, contexts, errors = recorder.config, recorder.contexts, ErrorGroups()
     _add(config, errors, Terminal(recorder, errors), Termination())
+    # without -v there are no words
+    if config.get_verbosity(pytest.Config.VERBOSITY_TEST_CASES) > 0:
+        _add(config, Scores())
     if os.environ.get("GITHUB_STEP_SUMMARY") or os.environ.get("GITHUB_ACTIONS") == "true":
         from pytest_packbench.pytest_plugin.integrations import GitHub
 
@@ -192,7 +195,10 @@ _STDERR = 2
 
 
 class LastResort:
-    """Says on the terminal why a process ends with a target that can't be ended, and keeps targets from ending it."""
+    """Says on the terminal why a process ends with a target that can't be ended, and keeps targets from ending it.
+
+    All but cases may take as long as it likes: where they end, the plugins of collection and of marked tests say so.
+    """
 
     def pytest_configure(self, config: pytest.Config) -> None:
         """Do so until the end of the session."""
@@ -206,12 +212,6 @@ class LastResort:
         if not _has_own_timeout(config):
             Watchdog.file = terminal
             config.add_cleanup(_stop_watching)
-
-    @pytest.hookimpl(tryfirst=True)
-    def pytest_runtest_teardown(self, item: pytest.Item, nextitem: pytest.Item | None) -> None:
-        """Let all but cases of files take as long as it likes: other tests, and the start and end of fixtures."""
-        if nextitem is None or file_run(item) is None or file_run(nextitem) is None:
-            Watchdog.cancel()
 
     @pytest.hookimpl(trylast=True)
     def pytest_exception_interact(self) -> None:

@@ -49,7 +49,6 @@ class Terminal:
     def __init__(self, recorder: Recorder, errors: ErrorGroups) -> None:
         self._recorder = recorder
         self._errors = errors
-        self._in_summary = False
 
     def pytest_report_header(self) -> list[str]:
         """Describe each suite, its target and its mode."""
@@ -101,23 +100,9 @@ class Terminal:
         return lines
 
     @pytest.hookimpl(tryfirst=True)
-    def pytest_report_teststatus(self, report: pytest.TestReport) -> tuple[str, str, str] | None:
-        """Add the score to the word that -v shows; the categories and the summary are pytest's."""
-        if self._in_summary or report.when != "call" or hasattr(report, "wasxfail"):
-            return None
-        properties = dict(report.user_properties)
-        score = properties.get("score")
-        if score is None or "threshold" not in properties or report.outcome not in {"passed", "failed"}:
-            return None
-        letter = "." if report.passed else "F"
-        return report.outcome, letter, f"{report.outcome.upper()} {score:.2f}"
-
-    @pytest.hookimpl(tryfirst=True)
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
         """Write each suite's table, its gates and the folder of its reports."""
         self._errors.show_all(terminalreporter)
-        # in pytest's short summary people and tools look for `FAILED <node id>`
-        self._in_summary = True
         for run in self._recorder.runs.values():
             self._show(terminalreporter, run)
 
@@ -160,6 +145,30 @@ class Terminal:
             reporter.line(f"{counted}: packbench accept {run.suite.name}{shown}")
         folder = os.path.relpath(run.writer.folder, self._recorder.config.invocation_params.dir)
         reporter.line(f"reports: {folder}")
+
+
+class Scores:
+    """Adds the score of a case to the word that -v shows; the categories and the summary are pytest's."""
+
+    def __init__(self) -> None:
+        self._in_summary = False
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_report_teststatus(self, report: pytest.TestReport) -> tuple[str, str, str] | None:
+        """Return outcome, letter and word of a case with a score."""
+        if self._in_summary or report.when != "call" or hasattr(report, "wasxfail"):
+            return None
+        properties = dict(report.user_properties)
+        score = properties.get("score")
+        if score is None or "threshold" not in properties or report.outcome not in {"passed", "failed"}:
+            return None
+        letter = "." if report.passed else "F"
+        return report.outcome, letter, f"{report.outcome.upper()} {score:.2f}"
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_terminal_summary(self) -> None:
+        """Leave the words as they are: in the short summary people and tools look for `FAILED <node id>`."""
+        self._in_summary = True
 
 
 def _records_prompts(context: SuiteContext) -> bool:

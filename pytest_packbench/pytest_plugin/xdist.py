@@ -197,8 +197,6 @@ class Controller:
             # a worker crashed: its tests may be marked
             self._crashed.append(report)
         if self.recorder is not None:
-            from pytest_packbench.pytest_plugin.case_run import decode_report
-
             decode_report(report)
         node = getattr(report, "node", None)
         if node is not None and report.when != "teardown" and is_elsewhere(node.gateway.spec):
@@ -331,8 +329,6 @@ class Worker:
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         """Encode a report for sending; the first one carries the marked tests."""
-        from pytest_packbench.pytest_plugin.case_run import encode_report
-
         results = getattr(report, RESULTS_ATTRIBUTE, ())
         if results and all(id(result) in self._kept for result in results):
             # the controller need not store them again
@@ -362,6 +358,45 @@ class Worker:
             told["same"] = common_ground(self._contexts)
         # as ASCII: execnet can't send lone surrogates
         session.config.workeroutput[TOLD] = json.dumps(told)  # type: ignore[attr-defined]  # xdist sets it on workers
+
+
+def encode_report(report: pytest.TestReport) -> None:
+    """Encode a report's results for xdist: as ASCII, because it can't send lone surrogates of answers."""
+    results = getattr(report, RESULTS_ATTRIBUTE, None)
+    if results is not None:
+        lines = [result.as_json() for result in results]
+        setattr(report, RESULTS_ATTRIBUTE, json.dumps(lines))
+
+
+def decode_report(report: pytest.TestReport) -> None:
+    """Decode a report that xdist has sent."""
+    from pydantic_core import from_json
+
+    from pytest_packbench.pytest_plugin.case_run import is_of_case
+    from pytest_packbench.pytest_plugin.explain import explanation_at
+
+    results: object = report.__dict__.get(RESULTS_ATTRIBUTE)
+    if isinstance(results, str):
+        try:
+            # keys and words that all results share are kept once
+            decoded = from_json(results)
+        except ValueError:
+            # a lone surrogate, or nested deeply
+            decoded = json.loads(results)
+        setattr(report, RESULTS_ATTRIBUTE, tuple(map(_result_sent, decoded)))
+    text = report.longrepr
+    if report.failed and isinstance(text, str) and is_of_case(report):
+        report.longrepr = explanation_at(report.location, text)  # type: ignore[assignment]  # pytest's own is private
+
+
+def _result_sent(line: Any) -> Any:
+    from pytest_packbench.model.result import result_sent
+
+    if "control" not in line:
+        return result_sent(line)
+    from pytest_packbench.model.recording import ControlResult
+
+    return ControlResult.from_line(line)
 
 
 # of the process that reports, or of one machine; files are compared by their content

@@ -6,7 +6,6 @@ blank lines are skipped, and any other line that cannot be read is an error.
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import sys
@@ -16,7 +15,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from pydantic import ValidationError
-from pydantic_core import to_json
 
 from pytest_packbench.files import (
     LIMITS,
@@ -25,8 +23,6 @@ from pytest_packbench.files import (
     U32_MAX,
     Limit,
     OpenFile,
-    encode_utf8,
-    finite_json,
     format_size,
     lines_of,
     open_regular,
@@ -173,7 +169,6 @@ STDIN = "-"
 # Unicode White_Space, which Rust trims; str.strip() would also remove U+001C to U+001F
 _WHITE_SPACE = "\t\n\v\f\r \x85\xa0\u1680\u2028\u2029\u202f\u205f\u3000" + "".join(map(chr, range(0x2000, 0x200B)))
 _READ_BUFFER = 1 << 20
-_FINITE_ENCODER = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":"))
 LineT = TypeVar("LineT")
 
 
@@ -217,36 +212,6 @@ class AttemptLine(NamedTuple):
     trial: int
     content: Any
     states: tuple[Any, ...] = ()
-
-
-def compact_json(value: Any) -> bytes:
-    r"""Return plain JSON as UTF-8 on one line without spaces; a surrogate, which UTF-8 lacks, becomes its escape.
-
-    Args:
-        value: plain JSON: objects with strings as keys, arrays, strings, numbers, true, false and null.
-
-    Raises:
-        TypeError: the value contains something that is not JSON; not every such object is detected.
-        ValueError: a number is not finite, or the value contains itself.
-        RecursionError: the value is nested too deeply.
-    """
-    try:
-        # several times as fast as `json`, but it rejects surrogates and deep nesting
-        text = to_json(value, inf_nan_mode="constants")
-    except ValueError:
-        return encode_utf8(_FINITE_ENCODER.encode(value))
-    if b"NaN" in text or b"Infinity" in text:
-        # the words may also be part of a string
-        _FINITE_ENCODER.encode(value)
-    return text
-
-
-def finite_line(value: Any) -> bytes:
-    """Return plain JSON as `compact_json` does; a number that is not finite becomes null."""
-    try:
-        return compact_json(value)
-    except ValueError:
-        return compact_json(finite_json(value))
 
 
 def record_source(name: str) -> RecordSource:

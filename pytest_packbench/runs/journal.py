@@ -11,21 +11,20 @@ import sys
 import threading
 from contextlib import suppress
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Annotated, Any, Self
+from typing import TYPE_CHECKING, Annotated, Self
 
 from pydantic import ValidationError
 
-from pytest_packbench.files import LIMITS, OpenFile, replace_atomic
+from pytest_packbench.files import LIMITS, OpenFile, finite_line, replace_atomic
 from pytest_packbench.model.case import CurrentVersion
 from pytest_packbench.model.errors import StoredRunError, first_problem
 from pytest_packbench.model.record import RecordError
 from pytest_packbench.model.result import EndedAttempt, Result, adapter, ended_from, ended_line, result_from
 from pytest_packbench.model.run import Run
-from pytest_packbench.runs.folder import WORKER_JOURNALS, finite_line, line_value, read_lines
+from pytest_packbench.runs.folder import WORKER_JOURNALS, line_value, read_lines
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
-    from io import FileIO
     from pathlib import Path
 
 
@@ -70,25 +69,26 @@ class Journal:
         self._end = self._file.seek(0, os.SEEK_END)
         if header is not None and self._end == 0:
             try:
-                self._write(_header_line(header()))
+                self.append(header())
             except OSError:
                 self._file.close()
                 raise
 
-    def append(self, entry: Entry) -> None:
-        """Pass an entry to the operating system immediately, as one line in one write.
+    def append(self, entry: Run | Entry) -> None:
+        """Pass an entry, or the run for the header, to the operating system immediately, as one line in one write.
 
         Raises:
             OSError: the line cannot be written; the journal ends with the previous entry.
             TypeError: the entry contains something that is not JSON.
             ValueError: the journal is closed.
         """
-        self._write(_entry_line(entry))
-
-    def _write(self, line: bytes) -> None:
+        line = _line(entry)
         with self._writing:
             try:
-                _write_all(self._file, line)
+                written = self._file.write(line)
+                while written < len(line):
+                    # writing the rest raises the reason why only a part was written
+                    written += self._file.write(line[written:])
             except OSError:
                 with suppress(OSError):
                     self._file.truncate(self._end)
@@ -144,9 +144,8 @@ def rewrite_journal(path: Path, run: Run, entries: Iterable[Entry]) -> None:
         OSError: the file cannot be written; an existing journal is unchanged.
     """
     with replace_atomic(path) as file:
-        file.write(_header_line(run))
-        for entry in entries:
-            file.write(_entry_line(entry))
+        file.write(_line(run))
+        file.writelines(map(_line, entries))
 
 
 class WorkerJournals:
@@ -275,13 +274,6 @@ def _by_attempt(entries: Iterable[Entry]) -> list[Entry]:
     return list({(entry.case.suite, entry.case.case_id, entry.attempt.trial): entry for entry in entries}.values())
 
 
-def _write_all(file: FileIO, line: bytes) -> None:
-    written = file.write(line)
-    while written < len(line):
-        # writing the rest raises the reason why only a part was written
-        written += file.write(line[written:])
-
-
 def _parse_line(line: bytes | str) -> Run | Entry:
     """Return the run of a header, or an entry.
 
@@ -305,13 +297,11 @@ def _parse_line(line: bytes | str) -> Run | Entry:
         raise RecordError(f"not a {what}: {first_problem(error, data)}") from None
 
 
-def _line(data: dict[str, Any]) -> bytes:
+def _line(entry: Run | Entry) -> bytes:
+    if isinstance(entry, Result):
+        data = entry.as_json()
+    elif isinstance(entry, Run):
+        data = asdict(_Header(JOURNAL_VERSION, entry))
+    else:
+        data = {ENDED_KEY: ended_line(entry)}
     return finite_line(data) + b"\n"
-
-
-def _entry_line(entry: Entry) -> bytes:
-    return _line(entry.as_json() if isinstance(entry, Result) else {ENDED_KEY: ended_line(entry)})
-
-
-def _header_line(run: Run) -> bytes:
-    return _line(asdict(_Header(JOURNAL_VERSION, run)))

@@ -9,7 +9,15 @@ from collections import deque
 from contextlib import ExitStack, suppress
 from typing import TYPE_CHECKING, Any, BinaryIO, Self
 
-from pytest_packbench.files import check_link, encode_utf8, finite_json, replace_atomic, write_atomic
+from pytest_packbench.files import (
+    check_link,
+    compact_json,
+    encode_utf8,
+    finite_json,
+    finite_line,
+    replace_atomic,
+    write_atomic,
+)
 from pytest_packbench.model.result import EndedAttempt, Result, result_from
 from pytest_packbench.runs.folder import (
     CONTROLS,
@@ -21,9 +29,7 @@ from pytest_packbench.runs.folder import (
     RECORDS,
     REPORT,
     WORKER_JOURNALS,
-    compact_json,
     ensure_gitignore,
-    finite_line,
 )
 from pytest_packbench.runs.journal import Entry, Journal, rewrite_journal
 from pytest_packbench.runs.reading import checked_results, sort_key

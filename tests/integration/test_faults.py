@@ -187,6 +187,14 @@ def test_what_is_no_case_of_a_file_may_take_as_long_as_it_likes(project: Project
     ]
 
 
+def test_a_test_in_a_folder_of_cases_may_take_as_long_as_it_likes(project: Project) -> None:
+    slow_project(project)
+    project.write(f"{CASES}/plain/test_inner.py", "from hours import take_hours\ndef test_inner(): take_hours('inner')")
+    result = project.pytester.runpytest_subprocess("-s", "--packbench-suite=toy")
+    result.assert_outcomes(passed=4)
+    assert hours(result) == ["inner"]
+
+
 def test_the_end_of_a_session_that_is_interrupted_may_take_as_long_as_it_likes(project: Project) -> None:
     slow_project(project)
     project.case("case_1", python="raise KeyboardInterrupt")

@@ -11,12 +11,12 @@ from pytest_packbench.analysis.records import Records
 from pytest_packbench.api import load_suite
 from pytest_packbench.cases.load import case_sha256
 from pytest_packbench.commands import main
-from pytest_packbench.files import replace_atomic, write_atomic
+from pytest_packbench.files import compact_json, replace_atomic, write_atomic
 from pytest_packbench.model.record import EvalRecord
 from pytest_packbench.model.run import SUMMARY
 from pytest_packbench.packs.registry import builtin
 from pytest_packbench.reports.story import summary_markdown
-from pytest_packbench.runs.folder import compact_json, read_records
+from pytest_packbench.runs.folder import read_records
 from pytest_packbench.runs.writing import RunWriter, sort_results
 from pytest_packbench.testing import write_suite
 from tests.unit.run_builders import changed, conclusion_of, data, document, run

@@ -12,13 +12,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pytest_packbench.files import finite_json, write_atomic
+from pytest_packbench.files import compact_json, finite_json, finite_line, write_atomic
 from pytest_packbench.model.errors import SkippedLines, StoredRunError
 from pytest_packbench.runs.folder import (
     RecordSource,
-    compact_json,
     ensure_gitignore,
-    finite_line,
     read_errors,
     record_source,
 )
