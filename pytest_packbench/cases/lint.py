@@ -328,9 +328,11 @@ def _near_duplicates(sets: Sequence[Shingles]) -> Iterator[tuple[int, int, float
 
 
 def _cassettes(files: SuiteFiles) -> Iterator[Finding]:
-    # without an id, a line is unreadable and nothing more
-    for name in sorted(name for name in files.recordings.keys() - files.ids - files.unread if not is_line_name(name)):
-        yield _at(str(files.recordings[name]), "", "cassette_unused", "no case has this id; remove the cassette")
+    for name in sorted(files.recordings.keys() - files.ids - files.unread):
+        found = files.recordings[name]
+        # a line without an id, or a file without lines, is unreadable and nothing more
+        if not (is_line_name(name) or found.location.problem):
+            yield _at(str(found), "", "cassette_unused", "no case has this id; remove the cassette")
     for filed in files.cases:
         case = filed.loaded.case
         if filed.cassette is not None:

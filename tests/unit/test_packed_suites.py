@@ -89,6 +89,7 @@ def keep(folder: Path, change: Callable[[list[dict[str, Any]]], list[Any]]) -> N
         ),
         (lambda lines: [*lines, lines[0] | {"case_id": "gone"}], f"{RECORDINGS}:4: /: cassette_unused: "),
         (lambda lines: [*lines[:2], lines[2] | {"more": 1}], f"{RECORDINGS}:3: /more: cassette_unreadable: "),
+        (lambda _: [], f"{RECORDINGS}: /: cassette_unreadable: the file contains no cassette; "),
     ],
 )
 def test_lint_names_file_and_line(
