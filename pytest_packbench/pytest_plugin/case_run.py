@@ -103,7 +103,8 @@ class Secrets:
         if report.when == "setup":
             # a target may have loaded keys since
             self._section.cache_clear()
-        report.sections = [(name, self._section(text)) for name, text in report.sections]
+        if report.sections:
+            report.sections = [(name, self._section(text)) for name, text in report.sections]
         if report.longrepr is not None:
             report.longrepr = self._redacted(report.longrepr)
         if len(report.user_properties) > run.own_properties:
@@ -252,13 +253,18 @@ class ItemRun:
         return isinstance(error, CaseFailure | CaseBroken)
 
     def complete(self, report: pytest.TestReport, error: BaseException | None) -> None:
-        """Complete the report of a phase, which `error` has ended: its explanation and its duration."""
+        """Complete the report of a phase, which `error` has ended: its duration and its explanation."""
         # share equal keywords: pytest keeps all reports, each with the names of all parent folders
         if self.keywords == report.keywords:
             report.keywords = self.keywords
         self.keywords = report.keywords
         self.set_duration(report)
-        if error is None or not self.explains(error) or not (self.explanation or isinstance(error, CaseBroken)):
+        if error is not None:
+            self.explain(report, error)
+
+    def explain(self, report: pytest.TestReport, error: BaseException) -> None:
+        """Add the explanation to the report of a phase that an exception has ended."""
+        if not self.explains(error) or not (self.explanation or isinstance(error, CaseBroken)):
             return
         text = self.explanation or str(error)
         # only a failure has a location
@@ -477,10 +483,10 @@ class CaseRun(ItemRun):
             self.item.user_properties.extend(added)
         return self.results
 
-    def complete(self, report: pytest.TestReport, error: BaseException | None) -> None:
-        """Complete the report of a phase, for PyCharm and TeamCity as well."""
-        ItemRun.complete(self, report, error)
-        if error is not None and self.rows and report.failed and hasattr(self.item.config, "_teamcityReporting"):
+    def explain(self, report: pytest.TestReport, error: BaseException) -> None:
+        """Add the explanation, for PyCharm and TeamCity as well."""
+        ItemRun.explain(self, report, error)
+        if self.rows and report.failed and hasattr(self.item.config, "_teamcityReporting"):
             show_difference(self.item, self.rows)
 
     def time_attempts(self, setup_s: float) -> float:

@@ -80,7 +80,7 @@ class CaseItem(pytest.Item):
         packbench_run: the case or control, and what came of it.
     """
 
-    parent: pytest.Collector
+    parent: CaseFile
     packbench_run: ItemRun
 
     @property
@@ -95,8 +95,8 @@ class CaseItem(pytest.Item):
 
     @property
     def ihook(self) -> Any:
-        """The hooks of the file: pytest would look them up for each path again."""
-        return self.parent.ihook
+        """The hooks of the folder, with the same conftest.py files: pytest would look them up for each path again."""
+        return self.parent.parent.ihook
 
     @cached_property
     def location(self) -> tuple[str, int | None, str]:
@@ -171,11 +171,6 @@ class CaseFile(_Cases, pytest.File):
         super().__init__(**kwargs)
         self.pack = self.collector.contexts.pack_of(self.suite)
         self.locations = locations
-
-    @property
-    def ihook(self) -> Any:
-        """The hooks of the folder: the same conftest.py files apply to both."""
-        return self.parent.ihook
 
     def collect(self) -> Iterator[pytest.Item]:
         """Yield the cases; one that can't be read is an item whose setup reports why, so that it hides no other."""
