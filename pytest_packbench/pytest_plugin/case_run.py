@@ -104,7 +104,8 @@ class Secrets:
         if report.when == "setup":
             # a target may have loaded keys since
             self._section.cache_clear()
-        report.sections = [(name, self._section(text)) for name, text in report.sections]
+        if report.sections:
+            report.sections = [(name, self._section(text)) for name, text in report.sections]
         if report.longrepr is not None:
             report.longrepr = self._redacted(report.longrepr)
         if len(report.user_properties) > run.own_properties:
@@ -115,7 +116,7 @@ class Secrets:
                 setattr(report, name, self._redacted(attributes[name]))
         extra = getattr(report, EXTRA, None)
         if extra and any(extra.values()):
-            redact_extra(report, self._redacted)
+            redact_extra(extra, report.when, self._redacted)
         return report
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)
@@ -253,13 +254,18 @@ class ItemRun:
         return isinstance(error, CaseFailure | CaseBroken)
 
     def complete(self, report: pytest.TestReport, error: BaseException | None) -> None:
-        """Complete the report of a phase, which `error` has ended: its explanation and its duration."""
+        """Complete the report of a phase, which `error` has ended: its duration and its explanation."""
         # share equal keywords: pytest keeps all reports, each with the names of all parent folders
         if self.keywords == report.keywords:
             report.keywords = self.keywords
         self.keywords = report.keywords
         self.set_duration(report)
-        if error is None or not self.explains(error) or not (self.explanation or isinstance(error, CaseBroken)):
+        if error is not None:
+            self.explain(report, error)
+
+    def explain(self, report: pytest.TestReport, error: BaseException) -> None:
+        """Add the explanation to the report of a phase that an exception has ended."""
+        if not self.explains(error) or not (self.explanation or isinstance(error, CaseBroken)):
             return
         text = self.explanation or str(error)
         # only a failure has a location
@@ -289,7 +295,7 @@ class CaseRun(ItemRun):
         problem: why it can't be run, in one line; empty otherwise.
         kind: the kind of that problem.
         test_function: node id of the marked test function that runs the case; empty for the item of a case file.
-        context: what the cases of its suite share, once collection has found their target; None for a marked test.
+        context: what the cases of its suite share; collection sets it at its end, but for a marked test.
         results: the results of the attempts, one for each trial, once all have ended.
         result: the result of the case: of its only trial, or of all of them.
         outcome: how pytest has to report that; empty before.
@@ -358,13 +364,9 @@ class CaseRun(ItemRun):
                 trials[number] = carried_over_trial(entry, case_ref)
         if len(trials) == contexts.settings.trials:
             return list(trials.values())
-        try:
-            context = self.context or contexts.context(self.suite)
-        except TargetError as error:
-            details = user_frames(error.__cause__) if error.__cause__ is not None else ()
-            return [error_trial(case_ref, Failure(kind="target_missing", message=str(error), details=details))]
-        if self.loaded is None:
-            raise ValueError("an unreadable case is not attempted")
+        context = self.context
+        if context is None or self.loaded is None:
+            raise ValueError("only a case that can be read is attempted, after collection")
         for number in earlier.keys() - trials.keys():
             ended = settle_stored(context, self.loaded, earlier[number])
             trials[number] = kept_trial(contexts, case_ref, ended, context)
@@ -381,9 +383,10 @@ class CaseRun(ItemRun):
 
     def earlier(self) -> dict[int, Entry]:
         """Return what the run that is resumed has of the case by trial, in order: results, and those not scored yet."""
-        if self.contexts.resumed is None or self.problem or self.loaded is None:
+        resumed = self.contexts.resumed
+        if resumed is None or self.problem or self.loaded is None:
             return {}
-        return dict(sorted(self.contexts.kept(self.suite, self.name, self.loaded.sha256).items()))
+        return dict(sorted(resumed.kept(self.suite, self.name, self.loaded.sha256).items()))
 
     def call_record_hooks(self, trial: Trial) -> Trial:
         """Call `pytest_packbench_record` with a trial's record; the trial is an error if a hook raises."""
@@ -481,10 +484,10 @@ class CaseRun(ItemRun):
             self.item.user_properties.extend(added)
         return self.results
 
-    def complete(self, report: pytest.TestReport, error: BaseException | None) -> None:
-        """Complete the report of a phase, for PyCharm and TeamCity as well."""
-        ItemRun.complete(self, report, error)
-        if error is not None and self.rows and report.failed and hasattr(self.item.config, "_teamcityReporting"):
+    def explain(self, report: pytest.TestReport, error: BaseException) -> None:
+        """Add the explanation, for PyCharm and TeamCity as well."""
+        ItemRun.explain(self, report, error)
+        if self.rows and report.failed and hasattr(self.item.config, "_teamcityReporting"):
             show_difference(self.item, self.rows)
 
     def time_attempts(self, setup_s: float) -> float:

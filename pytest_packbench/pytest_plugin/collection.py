@@ -81,7 +81,7 @@ class CaseItem(pytest.Item):
         packbench_run: the case or control, and what came of it.
     """
 
-    parent: pytest.Collector
+    parent: CaseFile
     packbench_run: ItemRun
 
     @property
@@ -96,20 +96,20 @@ class CaseItem(pytest.Item):
 
     @property
     def ihook(self) -> Any:
-        """The hooks of the file: pytest would look them up for each path again."""
-        return self.parent.ihook
+        """The hooks of the folder, with the same conftest.py files: pytest would look them up for each path again."""
+        return self.parent.parent.ihook
 
     @cached_property
     def location(self) -> tuple[str, int | None, str]:
         """File, line and id for reports; pytest's own computation takes longer than reading the case."""
         path, line, name = self.reportinfo()
         text, file = str(path), self.packbench_run.file
-        if not text.isprintable():
-            return (file, line, name)
         # the same object saves memory
         relative = file if os.sep == "/" else file.replace("/", os.sep)
-        # outside rootdir pytest finds the relative path
-        return (relative, line, name) if text.endswith(os.sep + relative) else super().location
+        if text.isprintable() and not text.endswith(os.sep + relative):
+            # outside rootdir pytest finds the relative path
+            return super().location
+        return (relative, line, name)
 
     def setup(self) -> None:
         """Run and score the case; pytest reports a problem here as an error."""
@@ -140,10 +140,19 @@ class CaseItem(pytest.Item):
 
 
 class _Cases(pytest.Collector):
-    """Cases that no other test interrupts."""
+    """Cases in a row: those of a file, or of a folder.
+
+    Attributes:
+        collector: knows the suites, and what is in the shard.
+        suite: the suite of the cases.
+    """
 
     parent: pytest.Collector
-    collector: Collector
+
+    def __init__(self, *, collector: Collector, suite: Suite, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.collector = collector
+        self.suite = suite
 
     def teardown(self) -> None:
         """Let what follows take as long as it likes, unless it can only be a case: other tests, the end of fixtures."""
@@ -155,32 +164,17 @@ class CaseFile(_Cases, pytest.File):
     """A file of cases or controls: one, or one per line.
 
     Attributes:
-        suite: their suite.
-        collector: knows the suites, and what is in the shard.
+        pack: the pack of their suite.
         locations: returns them, without those of other shards; a file that can't be read is one as well.
     """
 
-    def __init__(
-        self,
-        *,
-        collector: Collector,
-        suite: Suite,
-        locations: Callable[[], Iterable[CaseLocation]],
-        **kwargs: Any,
-    ) -> None:
+    def __init__(self, *, locations: Callable[[], Iterable[CaseLocation]], **kwargs: Any) -> None:
         super().__init__(**kwargs)
-        self.collector = collector
-        self.suite = suite
+        self.pack = self.collector.contexts.pack_of(self.suite)
         self.locations = locations
-
-    @property
-    def ihook(self) -> Any:
-        """The hooks of the folder: the same conftest.py files apply to both."""
-        return self.parent.ihook
 
     def collect(self) -> Iterator[pytest.Item]:
         """Yield the cases; one that can't be read is an item whose setup reports why, so that it hides no other."""
-        pack = self.collector.contexts.pack_of(self.suite)
         first: dict[str, CaseRun] = {}
         for location in self.locations():
             other, problem, loaded = first.get(location.written_id), "", None
@@ -188,7 +182,7 @@ class CaseFile(_Cases, pytest.File):
                 _set_duplicate(other, location.label(self.nodeid))
                 location = location._replace(problem=duplicate_id(location.written_id, other.where))  # noqa: PLW2901 - the same case
             try:
-                loaded = load_case(location, pack.case_model, file=self.nodeid, pack=pack.name)
+                loaded = load_case(location, self.pack.case_model, file=self.nodeid, pack=self.pack.name)
             except CaseError as error:
                 problem = str(error)
             # node ids must differ: the second case of an id is named after its line
@@ -196,7 +190,6 @@ class CaseFile(_Cases, pytest.File):
                 CaseRun,
                 location.name,
                 marks_of(self.suite, loaded),
-                pack=pack,
                 line=location.line,
                 path=self.path,
                 name=location.name,
@@ -217,6 +210,7 @@ class CaseFile(_Cases, pytest.File):
             nodeid=item.nodeid,
             contexts=self.collector.contexts,
             suite=self.suite,
+            pack=self.pack,
             file=self.nodeid,
             **fields,
         )
@@ -234,17 +228,7 @@ class NoCases(pytest.File):
 
 
 class CaseFolder(_Cases, pytest.Directory):
-    """A folder of cases: its case files are collected without calling every plugin for each.
-
-    Attributes:
-        collector: knows the suites, and what is in the shard.
-        suite: the suite of the cases.
-    """
-
-    def __init__(self, *, collector: Collector, suite: Suite, **kwargs: Any) -> None:
-        super().__init__(**kwargs)
-        self.collector = collector
-        self.suite = suite
+    """A folder of cases: its case files are collected without calling every plugin for each."""
 
     @property
     def ihook(self) -> Any:
@@ -321,11 +305,9 @@ class ControlFile(CaseFile):
 
     def collect(self) -> Iterator[pytest.Item]:
         """Yield an item for each control; one that can't be read is an error when it is set up."""
-        pack = self.collector.contexts.pack_of(self.suite)
         for found in self.locations():
             name, marks = printable(found.name), marks_of(self.suite, None, kind=CONTROL_KIND)
-            of_file = {"line": found.line, "folder": self.parent, "found": found}
-            yield self.new_item(ControlRun, name, marks, pack=pack, **of_file).item
+            yield self.new_item(ControlRun, name, marks, line=found.line, folder=self.parent, found=found).item
 
 
 class ControlFolder(CaseFolder):

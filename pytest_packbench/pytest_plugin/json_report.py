@@ -92,10 +92,9 @@ def plugin_of(config: pytest.Config) -> Any:
     return getattr(config, "_json_report", None)
 
 
-def redact_extra(report: pytest.TestReport, redacted: Callable[[Any], Any]) -> None:
-    """Redact what was added to a report; it is one object for all phases."""
-    extra: dict[str | None, Any] = getattr(report, EXTRA, None) or {}
-    for part in (report.when, "metadata"):
+def redact_extra(extra: dict[str | None, Any], when: str | None, redacted: Callable[[Any], Any]) -> None:
+    """Redact what was added to the report of a phase; it is one object for all phases."""
+    for part in (when, "metadata"):
         if extra.get(part):
             extra[part] = redacted(extra[part])
 

@@ -12,7 +12,6 @@ from pytest_packbench.engine.results import Trial, ended_attempt, error_trial, n
 from pytest_packbench.engine.scheduler import AttemptKey, Flight, Job, Runner, StreamRouter, is_outside_cases
 from pytest_packbench.engine.time_limit import Watchdog
 from pytest_packbench.model.errors import describe_error
-from pytest_packbench.model.request import TargetError
 from pytest_packbench.pytest_plugin.case_run import CaseRun, file_run, file_runs, kept_trial
 from pytest_packbench.pytest_plugin.terminal import FAILING
 
@@ -37,17 +36,16 @@ class Prefetcher:
         failing: attempts so far that failed or ended in an error.
     """
 
-    def __init__(self, config: pytest.Config, contexts: SessionSuites) -> None:
+    def __init__(self, contexts: SessionSuites) -> None:
         self.on_ended: Callable[[EndedAttempt], bool] = lambda _: False
         self.tick: Callable[[], None] = lambda: None
         self.clear: Callable[[], None] = lambda: None
         self.failing = 0
-        self._config = config
         self._contexts = contexts
         self._runs: dict[str, CaseRun] = {}
         self._is_planned = False
         self._next_item: pytest.Item | None = None
-        self._is_worker = hasattr(config, "workerinput")
+        self._is_worker = hasattr(contexts.config, "workerinput")
         settings = contexts.settings
         self._trials = settings.trials
         throttle = contexts.clients.throttle
@@ -148,17 +146,12 @@ class Prefetcher:
         self.runner.plan(job for run in runs for job in self._jobs(run))
 
     def _jobs(self, run: CaseRun) -> Iterator[Job]:
-        if run.problem or run.loaded is None or run.loaded.case.notes.skip is not None:
-            return
-        try:
-            context = self._contexts.context(run.suite)
-        except TargetError:
-            # the item itself reports it
+        if run.context is None or run.problem or run.loaded is None or run.loaded.case.notes.skip is not None:
             return
         earlier = run.earlier()
         for trial in range(self._trials):
             if trial not in earlier:
-                yield Job(key=AttemptKey(run.nodeid, trial), context=context, loaded=run.loaded)
+                yield Job(key=AttemptKey(run.nodeid, trial), context=run.context, loaded=run.loaded)
 
     def _ended(self, job: Job, attempt: AttemptState) -> bool:
         """Store an attempt on the event loop: pytest's main thread may be busy for long."""
@@ -193,7 +186,7 @@ class Prefetcher:
     def _route(self) -> None:
         """Separate the output and logs of cases from what pytest captures."""
         self._streams.start()
-        logs = self._config.pluginmanager.getplugin("logging-plugin")
+        logs = self._contexts.config.pluginmanager.getplugin("logging-plugin")
         for name in ("caplog_handler", "report_handler"):
             handler = getattr(logs, name, None)
             if handler is not None:

@@ -204,6 +204,7 @@ class SuiteRun(RunResults):
             controller.end_workers()
         journaled = read_worker_journals(self.writer.folder)
         kind, how = ("interrupted", "interrupted") if interrupted else ("stopped", "stopped early")
+        resumed = self.contexts.resumed
         for nodeid in idle:
             case_ref, entries = self.selected[nodeid](), journaled.get(nodeid, {})
             if nodeid in self.crashed:
@@ -214,10 +215,10 @@ class SuiteRun(RunResults):
             else:
                 missing = unscored_result(case_ref, "not_run", kind, f"not run: the session was {how}")
             case = case_ref.case
-            resumed = self.contexts.kept(self.suite, case.case_id, case.case_sha256)
+            earlier = {} if resumed is None else resumed.kept(self.suite, case.case_id, case.case_sha256)
             known: dict[int, Result] = {
                 number: self._scored(case_ref, entry)
-                for number, entry in {**resumed, **entries, **self.unreported(nodeid)}.items()
+                for number, entry in {**earlier, **entries, **self.unreported(nodeid)}.items()
                 # answers to a changed case are not used
                 if entry.case.case_sha256 in {None, case.case_sha256}
             }

@@ -131,7 +131,7 @@ def _start_prefetcher(contexts: SessionSuites) -> None:
     if contexts.settings.prefetches and not is_controller and not config.option.collectonly:
         from pytest_packbench.pytest_plugin.prefetch import Prefetcher
 
-        contexts.prefetcher = Prefetcher(config, contexts)
+        contexts.prefetcher = Prefetcher(contexts)
         _add(config, contexts.prefetcher)
 
 

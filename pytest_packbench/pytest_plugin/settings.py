@@ -670,10 +670,6 @@ class SessionSuites(SuiteContexts):
         """The folder of reports: that of the resumed run, or else as set."""
         return self.settings.output if self.resumed is None else self.resumed.base
 
-    def kept(self, suite: Suite, case_id: str, sha256: str | None) -> Mapping[int, Entry]:
-        """Return what the resumed run has of a case with this hash by trial: results, and attempts not scored yet."""
-        return {} if self.resumed is None else self.resumed.kept(suite, case_id, sha256)
-
     def join(self, found: FoundSuite) -> Suite:
         """Return a suite, and read it if it is new in the session.
 

@@ -370,13 +370,10 @@ def encode_report(report: pytest.TestReport) -> None:
 
 def decode_report(report: pytest.TestReport) -> None:
     """Decode a report that xdist has sent."""
-    from pydantic_core import from_json
-
-    from pytest_packbench.pytest_plugin.case_run import is_of_case
-    from pytest_packbench.pytest_plugin.explain import explanation_at
-
     results: object = report.__dict__.get(RESULTS_ATTRIBUTE)
     if isinstance(results, str):
+        from pydantic_core import from_json
+
         try:
             # keys and words that all results share are kept once
             decoded = from_json(results)
@@ -385,8 +382,12 @@ def decode_report(report: pytest.TestReport) -> None:
             decoded = json.loads(results)
         setattr(report, RESULTS_ATTRIBUTE, tuple(map(_result_sent, decoded)))
     text = report.longrepr
-    if report.failed and isinstance(text, str) and is_of_case(report):
-        report.longrepr = explanation_at(report.location, text)  # type: ignore[assignment]  # pytest's own is private
+    if report.failed and isinstance(text, str):
+        from pytest_packbench.pytest_plugin.case_run import is_of_case
+        from pytest_packbench.pytest_plugin.explain import explanation_at
+
+        if is_of_case(report):
+            report.longrepr = explanation_at(report.location, text)  # type: ignore[assignment]  # pytest's own is private
 
 
 def _result_sent(line: Any) -> Any:
