@@ -416,13 +416,13 @@ def abandon(state: AttemptState, limit_s: float) -> AttemptState:
 
 def end(context: SuiteContext, loaded: LoadedCase, state: AttemptState) -> None:
     """Check the result of a target that has ended, and state which model answered; no code of the pack is called."""
-    if state.failure is not None and not state.is_checked:
-        # the pack may have loaded keys
+    if not state.is_checked:
+        # the target, or the pack, may have loaded keys
         context.redactor.refresh()
-    elif not state.is_checked:
-        with _guard(context, state) as violations:
-            _check(context, loaded, state)
-        state.violations += violations
+        if state.failure is None:
+            with _guard(context, state) as violations:
+                _check(context, loaded, state)
+            state.violations += violations
     if state.is_checked and state.violations:
         # whatever the target, or a method of its exception, made of it
         state.failure = Failure(kind="offline", message=state.violations[0])

@@ -34,7 +34,7 @@ from pytest_packbench.model.run import STUB
 from pytest_packbench.model.suite import PENDING, Suite
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from pytest_packbench.engine.attempt import AttemptState
     from pytest_packbench.engine.contexts import SuiteContext
@@ -576,13 +576,23 @@ def check_conditions(cassette: Cassette, context: SuiteContext, *, case_id: str,
     def invalid(pointer: str, problem: str) -> CassetteError:
         return CassetteError(source, [Problem(pointer, problem, record_again(context, case_id))])
 
-    if (other := _other_condition(cassette, context)) is not None:
-        pointer, before, current = other
-        raise invalid(pointer, f"recorded with {before}, run with {current}")
+    parts = (("guard", recorded.guards, context.guard_parts), ("judge", recorded.judges, context.judge_parts))
+    is_replayed_whole = not cassette.gateway and (opaque or recorded.target.kind in {"http", "cmd"})
+    targets = (recorded.target.model_dump(), target_of(context)) if is_replayed_whole else (None, None)
+    compared: list[tuple[str, Any, Any, Callable[[Any], str]]] = [
+        ("/conditions/pack/name", recorded.pack.name, pack.name, '"{}"'.format),
+        ("/conditions/target", *targets, _target_text),
+        *((f"/conditions/{kind}s", _settings(old), _settings(new), _parts_text) for kind, old, new in parts),
+    ]
+    for pointer, before, now, told in compared:
+        if before != now:
+            raise invalid(pointer, f"recorded with {told(before)}, run with {told(now)}")
+    if context.backend == STUB and cassette.llm_model in {*pack.scripted} - {context.model}:
+        raise invalid("/llm_model", f"recorded with the scripted model {cassette.llm_model}, run with {context.model}")
     remarks = []
     if cassette.gateway and cassette.gateway[0].version is None:
         remarks.append("recorded without the headers of requests, so they are not compared")
-    for kind, old, new in _parts(cassette, context):
+    for kind, old, new in parts:
         changed = [part.name for part, before in zip(new, old, strict=True) if part.code_sha256 != before.code_sha256]
         if changed and opaque:
             raise invalid(f"/conditions/{kind}s", f"the code of {', '.join(changed)} has changed since")
@@ -592,31 +602,6 @@ def check_conditions(cassette: Cassette, context: SuiteContext, *, case_id: str,
     if cassette.origin == "recorded" and recorded.pack.version not in {None, pack.version}:
         remarks.append(f"recorded with version {recorded.pack.version} of the pack {pack.name}, now {pack.version}")
     return "; ".join(remarks)
-
-
-def _other_condition(cassette: Cassette, context: SuiteContext) -> tuple[str, str, str] | None:
-    """Return the first condition that differs, and how it was and is; None if none does."""
-    recorded, pack = cassette.conditions, context.pack
-    if recorded.pack.name != pack.name:
-        return "/conditions/pack/name", f'"{recorded.pack.name}"', f'"{pack.name}"'
-    if not cassette.gateway and (context.caller.opaque or recorded.target.kind in {"http", "cmd"}):
-        target, now = recorded.target.model_dump(), target_of(context)
-        if target != now:
-            return "/conditions/target", _target_text(**target), _target_text(**now)
-    if context.backend == STUB and cassette.llm_model in {*pack.scripted} - {context.model}:
-        return "/llm_model", f"the scripted model {cassette.llm_model}", context.model
-    for kind, old, new in _parts(cassette, context):
-        if _settings(old) != _settings(new):
-            return f"/conditions/{kind}s", _parts_text(old), _parts_text(new)
-    return None
-
-
-def _parts(
-    cassette: Cassette, context: SuiteContext
-) -> tuple[tuple[str, tuple[RecordedPart, ...], tuple[Part, ...]], ...]:
-    """Return the kinds of parts, each with those of the recording and those of the run."""
-    recorded = cassette.conditions
-    return ("guard", recorded.guards, context.guard_parts), ("judge", recorded.judges, context.judge_parts)
 
 
 def tools_problem(recorded: Sequence[RecordedTool] | None, offered: Iterable[Tool]) -> str:
@@ -643,7 +628,8 @@ def record_again(context: SuiteContext, case_id: str) -> str:
     return f"record it again: {command}"
 
 
-def _target_text(kind: str, address: str) -> str:
+def _target_text(target: Mapping[str, str]) -> str:
+    kind, address = target["kind"], target["address"]
     return address if kind in {"http", "python"} else f"{kind}:{address}"
 
 
@@ -651,11 +637,11 @@ def _settings(parts: Iterable[RecordedPart | Part]) -> list[tuple[str, dict[str,
     return [(part.name, part.settings) for part in parts]
 
 
-def _parts_text(parts: Iterable[RecordedPart | Part]) -> str:
+def _parts_text(parts: Iterable[tuple[str, dict[str, Any]]]) -> str:
     texts = []
-    for part in parts:
-        settings = ", ".join(f"{name}={format_value(value)}" for name, value in part.settings.items())
-        texts.append(f"{part.name} ({settings})" if settings else part.name)
+    for part, stated in parts:
+        settings = ", ".join(f"{name}={format_value(value)}" for name, value in stated.items())
+        texts.append(f"{part} ({settings})" if settings else part)
     return ", ".join(texts) or "none"
 
 
