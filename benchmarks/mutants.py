@@ -133,7 +133,7 @@ MODULES = {
         "engine/gateway/exchanges.py",
         "engine/gateway/stamps.py",
         "engine/recordings.py",
-        "engine/results.py",
+        "engine/trials.py",
         "model/recording.py",
         "model/request.py",
     ),

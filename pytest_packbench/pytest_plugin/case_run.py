@@ -17,7 +17,8 @@ import pytest
 from pytest_packbench.cases.finder import CaseLocation, find_case, format_location
 from pytest_packbench.cases.load import case_of_control, load_case, load_control
 from pytest_packbench.engine.attempt import AttemptState, Failure, attempt, settle_stored, user_frames
-from pytest_packbench.engine.results import (
+from pytest_packbench.engine.time_limit import timed_out
+from pytest_packbench.engine.trials import (
     CaseRef,
     Trial,
     build_trial,
@@ -28,7 +29,6 @@ from pytest_packbench.engine.results import (
     read_case_ref,
     redacted_trial,
 )
-from pytest_packbench.engine.time_limit import timed_out
 from pytest_packbench.files import escape_unprintable
 from pytest_packbench.model.errors import CaseError, ControlError, Problem, describe_error, single_spaced
 from pytest_packbench.model.pack import names_checks

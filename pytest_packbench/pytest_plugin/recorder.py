@@ -25,7 +25,7 @@ from pytest_packbench.cases.finder import (
 from pytest_packbench.cases.load import case_file_sha256, is_same_control, load_recording
 from pytest_packbench.engine.offline import take_late
 from pytest_packbench.engine.recordings import discard_recording, guard_name, recording_problem
-from pytest_packbench.engine.results import CaseRef, build_trial, carried_over_trial, unscored_result, versions
+from pytest_packbench.engine.trials import CaseRef, build_trial, carried_over_trial, unscored_result, versions
 from pytest_packbench.model.errors import CassetteError, StoredRunError, describe_error, pluralize
 from pytest_packbench.model.pack import can_accept, panels_of
 from pytest_packbench.model.report import PolicyChange, PolicyError, PolicyOutcome
