@@ -73,7 +73,7 @@ if TYPE_CHECKING:
 
     from pytest_packbench.engine.contexts import SuiteContext
     from pytest_packbench.engine.gateway import CaseTraffic, RecordedCall
-    from pytest_packbench.engine.metering import CallLimit, LiveModels, Meter, ModelCall
+    from pytest_packbench.engine.live_models import CallLimit, LiveModels, Meter, ModelCall
     from pytest_packbench.engine.targets import RunInThread
     from pytest_packbench.model.case import LoadedCase
     from pytest_packbench.model.recording import Cassette, ExchangeUsage

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from pytest_packbench.engine.gateway import Serving
-    from pytest_packbench.engine.metering import Clients, LiveModels
+    from pytest_packbench.engine.live_models import Clients, LiveModels
     from pytest_packbench.engine.results import CaseRef
     from pytest_packbench.model.pack import Pack
 
@@ -141,7 +141,7 @@ class SuiteContexts:
     @cached_property
     def clients(self) -> Clients:
         """Opens the backends, and counts what they use."""
-        from pytest_packbench.engine.metering import Clients  # runs of recordings need none
+        from pytest_packbench.engine.live_models import Clients  # runs of recordings need none
 
         return Clients(self.options, self.redactor, serves_gateway=self.serving is not None)
 
@@ -271,7 +271,7 @@ class SuiteContexts:
         """Return the context of results that the user's own code supplies as those of the target `target_name`."""
         mode, live = self.options.mode, None
         if mode != "fixture":
-            from pytest_packbench.engine.metering import LiveModels
+            from pytest_packbench.engine.live_models import LiveModels
 
             live = LiveModels(primary=None, ledger=self.clients.ledger, redactor=self.redactor)
         options = RunOptions(mode=mode)
@@ -355,7 +355,7 @@ class SuiteContexts:
 
     def _price(self, provider: str, model: str) -> Prices | None:
         """Return the price of a model that a target called with a client of its own."""
-        from pytest_packbench.engine.metering import price_of
+        from pytest_packbench.engine.live_models import price_of
 
         prices = (price_of(suite.config, provider, model) for suite in self.suites.values())
         return next(filter(None, prices), None)

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
     from pytest_packbench.engine.attempt import AttemptState
     from pytest_packbench.engine.contexts import SuiteContext
-    from pytest_packbench.engine.metering import ModelCall
+    from pytest_packbench.engine.live_models import ModelCall
     from pytest_packbench.model.pack import Pack
     from pytest_packbench.model.recording import Cassette, Exchange, RecordedPart, RecordedTool
 

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from types import ModuleType
 
     from pytest_packbench.engine.contexts import SuiteContext
-    from pytest_packbench.engine.metering import Ledger
+    from pytest_packbench.engine.live_models import Ledger
     from pytest_packbench.model.case import LoadedCase
 
 

@@ -688,7 +688,7 @@ class SessionSuites(SuiteContexts):
     def stop_unstored(self, problem: str) -> None:
         """Let a run that asks models start no more attempts, because of a problem with storing their answers."""
         if self.settings.mode != "fixture":
-            from pytest_packbench.engine.metering import UNWRITABLE  # fixture mode does not count
+            from pytest_packbench.engine.live_models import UNWRITABLE  # fixture mode does not count
 
             self.clients.ledger.stop(UNWRITABLE, f"{problem}; answers would be lost")
 

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from pytest_packbench.analysis.conclusion import Conclusion
     from pytest_packbench.engine.contexts import SuiteContext
-    from pytest_packbench.engine.metering import Ledger
+    from pytest_packbench.engine.live_models import Ledger
     from pytest_packbench.engine.scheduler import RunProgress
     from pytest_packbench.model.suite import Suite
     from pytest_packbench.pytest_plugin.prefetch import Prefetcher

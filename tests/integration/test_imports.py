@@ -32,7 +32,7 @@ OURS = "pytest_packbench"
 ENTRY = {OURS} | {f"{OURS}.{name}" for name in ("plugin", "hookspecs", "packs")}
 PACKS = ("agent_safety", "generic", "tariff")
 LIVE = (
-    "engine.metering",
+    "engine.live_models",
     "engine.scheduler",
     "pytest_plugin.prefetch",
 )

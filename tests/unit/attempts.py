@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Self
 from pytest_packbench import testing
 from pytest_packbench.cases.load import check_case
 from pytest_packbench.engine.contexts import SuiteContext
-from pytest_packbench.engine.metering import Ledger, LiveModels, PricedBackend
+from pytest_packbench.engine.live_models import Ledger, LiveModels, PricedBackend
 from pytest_packbench.engine.scheduler import AttemptKey, Flight, Job, Runner, Throttle, WaitTimes
 from pytest_packbench.engine.targets import TargetCaller
 from pytest_packbench.model.case import Case, LoadedCase

@@ -13,7 +13,7 @@ from pydantic import ValidationError
 
 from pytest_packbench.engine.gateway.exchanges import transcript_of
 from pytest_packbench.engine.gateway.protocols import IGNORED, deciding
-from pytest_packbench.engine.metering import AnswerCache
+from pytest_packbench.engine.live_models import AnswerCache
 from pytest_packbench.model.case import canonical_sha256
 from pytest_packbench.model.redaction import REDACTED, Redactor
 from pytest_packbench.model.suite import SuiteConfig

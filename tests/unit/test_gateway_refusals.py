@@ -14,7 +14,7 @@ from pytest_packbench.engine.gateway import stamps
 from pytest_packbench.engine.gateway.exchanges import RecordedCall
 from pytest_packbench.engine.gateway.protocols import conflict_in, upstreams_of
 from pytest_packbench.engine.gateway.server import MAX_BODY_BYTES, MAX_HEAD_BYTES
-from pytest_packbench.engine.metering import Ledger
+from pytest_packbench.engine.live_models import Ledger
 from pytest_packbench.model.run import Caps
 from tests.servers.fake import FakeServer, Reply, closed_port, scripted
 from tests.servers.raw import CLOSE, RawServer, head

@@ -10,7 +10,7 @@ import httpx
 import pytest
 
 from pytest_packbench.engine.gateway.protocols import joined_texts
-from pytest_packbench.engine.metering import AnswerCache
+from pytest_packbench.engine.live_models import AnswerCache
 from pytest_packbench.model.redaction import Redactor
 from tests.servers.raw import RawServer, chunked, head
 from tests.unit.gateways import KEY, recording, replaying, stored

@@ -17,7 +17,7 @@ import pytest
 from pytest_packbench.engine.attempt import attempt
 from pytest_packbench.engine.gateway import Serving, stamps
 from pytest_packbench.engine.gateway.exchanges import RecordedCall
-from pytest_packbench.engine.metering import AnswerCache, CallLimit, Ledger
+from pytest_packbench.engine.live_models import AnswerCache, CallLimit, Ledger
 from pytest_packbench.engine.offline import take_late
 from pytest_packbench.model.case import canonical_sha256
 from pytest_packbench.model.redaction import Redactor

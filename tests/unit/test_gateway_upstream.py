@@ -130,7 +130,7 @@ def test_a_client_that_leaves_after_the_last_event_has_the_whole_answer() -> Non
 
 
 def test_a_stream_that_the_client_aborts_is_kept_as_far_as_it_came_and_counted() -> None:
-    from pytest_packbench.engine.metering import Ledger
+    from pytest_packbench.engine.live_models import Ledger
     from pytest_packbench.model.run import Caps
 
     def first_part(gateway: Gateway) -> str | None:

@@ -17,7 +17,7 @@ import pytest
 
 from pytest_packbench import policy
 from pytest_packbench.commands import main
-from pytest_packbench.engine.metering import AnswerCache
+from pytest_packbench.engine.live_models import AnswerCache
 from pytest_packbench.files import LIMITS
 from pytest_packbench.model.redaction import Redactor
 from pytest_packbench.model.report import PolicyError

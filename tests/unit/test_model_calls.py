@@ -19,7 +19,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pytest_packbench.backends import BackendError
-from pytest_packbench.engine.metering import CACHE_VERSION, AnswerCache, Ledger, LiveModels, PricedBackend, price_of
+from pytest_packbench.engine.live_models import CACHE_VERSION, AnswerCache, Ledger, LiveModels, PricedBackend, price_of
 from pytest_packbench.model.case import canonical_sha256
 from pytest_packbench.model.redaction import Redactor
 from pytest_packbench.model.request import AnswerProblem, ModelAnswer, ToolCall, Usage

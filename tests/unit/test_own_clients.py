@@ -16,7 +16,7 @@ from pytest_packbench import VerifyRequest, without_model
 from pytest_packbench.backends import BackendError
 from pytest_packbench.engine.contexts import SuiteContexts
 from pytest_packbench.engine.gateway import Serving
-from pytest_packbench.engine.metering import AnswerCache, Ledger, PricedBackend
+from pytest_packbench.engine.live_models import AnswerCache, Ledger, PricedBackend
 from pytest_packbench.engine.targets import as_target
 from pytest_packbench.model.redaction import Redactor
 from pytest_packbench.model.request import ModelAnswer, TargetError, Usage

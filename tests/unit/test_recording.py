@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from pytest_packbench.backends import BackendError
 from pytest_packbench.engine.attempt import attempt
-from pytest_packbench.engine.metering import ModelCall
+from pytest_packbench.engine.live_models import ModelCall
 from pytest_packbench.engine.recordings import Replay, UnrecordableError, model_exchanges, transcript
 from pytest_packbench.model.recording import Cassette
 from pytest_packbench.model.redaction import Redactor

@@ -17,7 +17,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pytest_packbench.engine.contexts import SuiteContext
-from pytest_packbench.engine.metering import Ledger
+from pytest_packbench.engine.live_models import Ledger
 from pytest_packbench.engine.scheduler import AttemptKey, Throttle
 from pytest_packbench.model.run import Caps, RunOptions
 from tests.unit.attempts import EchoPack, FakeBackend, RunnerContext, context, hang, job, model_request, wait_until

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
     from pytest_packbench.backends import BackendError
     from pytest_packbench.engine.gateway.service import Gateway
-    from pytest_packbench.engine.metering import CallLimit
+    from pytest_packbench.engine.live_models import CallLimit
     from pytest_packbench.model.recording import GatewayExchange
     from pytest_packbench.model.request import Usage
 

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from pytest_packbench.engine.gateway.upstream import Answer, Upstream
-    from pytest_packbench.engine.metering import AnswerCache, Ledger
+    from pytest_packbench.engine.live_models import AnswerCache, Ledger
     from pytest_packbench.model.recording import GatewayExchange
     from pytest_packbench.model.suite import Prices
 
