@@ -132,7 +132,7 @@ MODULES = {
         "engine/gateway/exchanges.py",
         "engine/gateway/stamps.py",
         "engine/recordings.py",
-        "engine/results.py",
+        "engine/trials.py",
         "model/recording.py",
         "model/request.py",
     ),

@@ -131,7 +131,7 @@ class AuditedCase:
             criteria: the location of what each criterion of the suite reads.
         """
         from pytest_packbench.engine.attempt import score_payload
-        from pytest_packbench.engine.results import end_of
+        from pytest_packbench.engine.trials import end_of
 
         right = json.dumps(self.result)
         for way in ways:

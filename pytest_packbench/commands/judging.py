@@ -44,7 +44,7 @@ from pytest_packbench.commands import (
 from pytest_packbench.commands.report import project_page, true_conditions
 from pytest_packbench.engine.attempt import score_payload
 from pytest_packbench.engine.contexts import SuiteContext
-from pytest_packbench.engine.results import CaseRef, build_result, read_case_ref, unscored_result
+from pytest_packbench.engine.trials import CaseRef, build_result, read_case_ref, unscored_result
 from pytest_packbench.model.errors import (
     CaseError,
     CassetteError,
@@ -504,7 +504,7 @@ def _result(context: SuiteContext, case: SuiteCase, run_id: str) -> Result:
         UsageError: it can't be read, or ended without a score.
     """
     from pytest_packbench.engine.attempt import attempt
-    from pytest_packbench.engine.results import CaseRef, build_result
+    from pytest_packbench.engine.trials import CaseRef, build_result
 
     if case.problem or case.loaded is None:
         raise UsageError(case.problem)

@@ -18,7 +18,8 @@ from pydantic_core import from_json
 from pytest_packbench.cases.files import CaseLocation, find_case, format_location, load_case
 from pytest_packbench.cases.recordings import case_of_control, escaped_name, load_control
 from pytest_packbench.engine.attempt import AttemptState, Failure, attempt, settle_stored, user_frames
-from pytest_packbench.engine.results import (
+from pytest_packbench.engine.time_limit import timed_out
+from pytest_packbench.engine.trials import (
     CaseRef,
     Trial,
     build_trial,
@@ -29,7 +30,6 @@ from pytest_packbench.engine.results import (
     read_case_ref,
     redacted_trial,
 )
-from pytest_packbench.engine.time_limit import timed_out
 from pytest_packbench.model.errors import CaseError, ControlError, Problem, describe_error, single_spaced
 from pytest_packbench.model.pack import names_checks
 from pytest_packbench.model.record import EvalRecord

@@ -16,8 +16,8 @@ from pydantic import BaseModel
 from pytest_packbench.cases.files import SuiteCase, suite_cases, unknown_suite_message
 from pytest_packbench.engine.attempt import AttemptState, Failure, Plain, settle, user_frames
 from pytest_packbench.engine.contexts import shown_path
-from pytest_packbench.engine.results import Trial, build_trial, error_trial, not_run_trial
 from pytest_packbench.engine.time_limit import TimeLimit, timed_out
+from pytest_packbench.engine.trials import Trial, build_trial, error_trial, not_run_trial
 from pytest_packbench.model.errors import error_text, single_spaced
 from pytest_packbench.model.result import UNREADABLE, Score, UnreadAnswer
 from pytest_packbench.plugin import CONTEXTS, MARK, SELECTION, rootdir_of

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 from pytest_packbench.engine.attempt import AttemptState, Failure, redacted_failure
-from pytest_packbench.engine.results import Trial, ended_attempt, error_trial, not_run_trial
 from pytest_packbench.engine.scheduler import AttemptKey, Flight, Job, Runner, StreamRouter, is_outside_cases
 from pytest_packbench.engine.time_limit import Watchdog
+from pytest_packbench.engine.trials import Trial, ended_attempt, error_trial, not_run_trial
 from pytest_packbench.model.errors import describe_error
 from pytest_packbench.model.request import TargetError
 from pytest_packbench.pytest_plugin.case_run import CaseRun, file_run, file_runs, kept_trial

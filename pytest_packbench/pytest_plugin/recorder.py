@@ -18,7 +18,7 @@ from pytest_packbench.cases.files import CaseIndex, Project, case_counts, case_f
 from pytest_packbench.cases.recordings import find_controls, find_recording, shown_texts
 from pytest_packbench.engine.offline import take_late
 from pytest_packbench.engine.recordings import discard_recording, guard_name, recording_problem
-from pytest_packbench.engine.results import CaseRef, build_trial, carried_over_trial, unscored_result, versions
+from pytest_packbench.engine.trials import CaseRef, build_trial, carried_over_trial, unscored_result, versions
 from pytest_packbench.model.errors import CassetteError, StoredRunError, describe_error, pluralize
 from pytest_packbench.model.pack import can_accept, panels_of
 from pytest_packbench.model.report import PolicyChange, PolicyError, PolicyOutcome

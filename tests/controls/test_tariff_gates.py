@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import pytest
 
 from pytest_packbench.engine.attempt import replay, score_payload
-from pytest_packbench.engine.results import end_of
 from pytest_packbench.engine.targets import TargetCaller
+from pytest_packbench.engine.trials import end_of
 from pytest_packbench.model.recording import Control, compare
 from pytest_packbench.packs.tariff import checks
 from pytest_packbench.packs.tariff.checks import CHECKS

@@ -1,4 +1,4 @@
-"""Results of attempts: a `Result` for each, with its wire record, whatever failed on the way."""
+"""Trials: a `Result` for each attempt, with its wire record, whatever failed on the way; and references to cases."""
 
 from __future__ import annotations
 
