@@ -231,16 +231,16 @@ def build_result(case_ref: CaseRef, state: AttemptState, context: SuiteContext, 
         verdict: Verdict = "not_run" if failure.kind in CAPS else "error"
         done = _attempt_of(state, ("trial", "timestamp", "duration_ms", "cost_usd", "payload"))
         return unscored_result(case_ref, verdict, failure.kind, failure.message, done)
-    done, described = _attempt_of(state, _OF_RESULTS), _case_of(case_ref)
+    done = _attempt_of(state, _OF_RESULTS)
     answer: dict[str, Any] = {"answer": outcome.answer, "refused": outcome.refused}
     if case.notes.xfail is not None:
         message = f"quarantined (xfail): {case.notes.xfail}; {describe_score(score)}"
         score = replace(score, verdict="known_hole", kind="xfail", message=message, **answer)
-        return Result(case=described, attempt=done, score=score)
+        return Result(case=_case_of(case_ref), attempt=done, score=score)
     if score.verdict not in {"passed", "failed"} or score.score is None:
         kind, message = score.kind or score.verdict, score.message or score.verdict
         score = replace(score, kind=kind, message=message, valid=False if kind in UNREAD else None, **answer)
-        return Result(case=described, attempt=done, score=score)
+        return Result(case=_case_of(case_ref), attempt=done, score=score)
     facts = record_facts(case_ref.pack, case, None if state.unread is not None else outcome, score)
     score = replace(
         score,
@@ -252,7 +252,7 @@ def build_result(case_ref: CaseRef, state: AttemptState, context: SuiteContext, 
         valid=facts.valid,
         **answer,
     )
-    described = replace(described, expects_refusal=facts.expected == "refuse")
+    described = _case_of(case_ref, expects_refusal=facts.expected == "refuse")
     row = Result(case=described, attempt=done, score=score).row()
     record = _record_of(row, facts, state, context, run_id)
     return Result(case=described, attempt=done, score=score, record=record)
@@ -402,8 +402,12 @@ def _unwritable(attempt: AttemptState, error: BaseException) -> str:
     return f"the target's result contains an unpaired surrogate {location}; expected text that UTF-8 can encode"
 
 
-def _case_of(case_ref: CaseRef) -> CaseInfo:
+def _case_of(case_ref: CaseRef, *, expects_refusal: bool | None = None) -> CaseInfo:
     """Return what identifies and describes the case.
+
+    Args:
+        case_ref: the case.
+        expects_refusal: whether the record of its score expects a refusal; None without one.
 
     Raises:
         TypeError: the pack returned something other than str.
@@ -425,6 +429,7 @@ def _case_of(case_ref: CaseRef) -> CaseInfo:
         difficulty=case.difficulty,
         tags=case.notes.tags,
         facets=facets,
+        expects_refusal=expects_refusal,
     )
 
 
