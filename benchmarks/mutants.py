@@ -120,11 +120,9 @@ MODULES = {
         "files.py",
         "runs/folder.py",
         "runs/journal.py",
-        "runs/folder.py",
-        "runs/joining.py",
+        "runs/merging.py",
         "runs/reading.py",
-        "runs/joining.py",
-        "runs/reading.py",
+        "runs/resuming.py",
         "runs/writing.py",
     ),
     "recordings": (

@@ -69,7 +69,7 @@ from pytest_packbench.reports.page import write_pages
 from pytest_packbench.reports.story import NOWHERE, control_lines, summary_lines
 from pytest_packbench.reports.terminal import one_line, policy_lines
 from pytest_packbench.runs.folder import LACKED, OUTPUT, PAYLOADS, find_run_folder, find_run_source, new_run_id
-from pytest_packbench.runs.joining import Merge
+from pytest_packbench.runs.merging import Merge
 from pytest_packbench.runs.reading import controls_of, open_run, read_baseline
 from pytest_packbench.runs.writing import RunWriter, write_baseline
 

@@ -69,7 +69,7 @@ if TYPE_CHECKING:
     from pytest_packbench.model.recording import ControlResult, ControlTally, Outcome
     from pytest_packbench.model.report import BaselineLookup
     from pytest_packbench.model.suite import Panel, Suite
-    from pytest_packbench.runs.joining import ResumedRun, ResumeError
+    from pytest_packbench.runs.resuming import ResumedRun, ResumeError
 
 
 OPTION = "--packbench-resume"
@@ -87,7 +87,7 @@ def resume(contexts: SessionSuites, *, collecting: bool) -> None:
     """
     if collecting:
         raise pytest.UsageError(f"{OPTION}: tests marked with packbench_cases can't be resumed; run them without it")
-    from pytest_packbench.runs.joining import ResumeError, find_resumed
+    from pytest_packbench.runs.resuming import ResumeError, find_resumed
 
     config, settings = contexts.config, contexts.settings
     # a worker of xdist must not look for the latest run itself
@@ -114,7 +114,7 @@ def check_resumed(resumed: ResumedRun, suite: Suite, now: Run) -> None:
     Raises:
         pytest.UsageError: something changed, and changed cases are not to be run again.
     """
-    from pytest_packbench.runs.joining import MISSING_CASE, ResumeError, check_unchanged
+    from pytest_packbench.runs.resuming import MISSING_CASE, ResumeError, check_unchanged
 
     index = CaseIndex(suite_locations(suite) if suite.name in resumed.prior else ())
 
@@ -197,7 +197,7 @@ class SuiteRun(RunResults):
         idle = [nodeid for nodeid in self.selected if nodeid not in self.by_nodeid]
         if not idle:
             return
-        from pytest_packbench.runs.joining import fill_missing_trials
+        from pytest_packbench.runs.resuming import fill_missing_trials
 
         controller: Any = self.contexts.config.pluginmanager.get_plugin(CONTROLLER)
         if controller is not None:
@@ -606,7 +606,7 @@ class Recorder:
         resumed = self.contexts.resumed
         if resumed is None:
             return
-        from pytest_packbench.runs.joining import prior_spending
+        from pytest_packbench.runs.resuming import prior_spending
 
         # cost counts even if its results are dropped
         spent = prior_spending(resumed)

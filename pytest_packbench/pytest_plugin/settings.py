@@ -69,8 +69,8 @@ if TYPE_CHECKING:
     from pytest_packbench.model.case import LoadedCase
     from pytest_packbench.model.pack import Pack
     from pytest_packbench.pytest_plugin.prefetch import Prefetcher
-    from pytest_packbench.runs.joining import ResumedRun
     from pytest_packbench.runs.journal import Entry
+    from pytest_packbench.runs.resuming import ResumedRun
 
 
 _CONCURRENCY = 8

@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from pytest_packbench.model.recording import ControlTally
     from pytest_packbench.model.run import Run
     from pytest_packbench.model.stored import CommittedBaseline
-    from pytest_packbench.runs.joining import PriorResults
+    from pytest_packbench.runs.resuming import PriorResults
 
 
 _ENCODER = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), default=str)

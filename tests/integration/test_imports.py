@@ -140,7 +140,7 @@ def test_a_generic_run(suites: Path, pytester: pytest.Pytester, expected: Expect
     write_suite(suites / "sums", sums, pack="generic", rules={"target": "sums:act"})
     modules = imported(pytester, "--packbench-suite=sums")
     assert has_no(modules, *other_packs("generic"), *LIVE, "commands", "backends.client", "model.recording")
-    assert has_no(modules, "reports.diff", "reports.github", "runs.joining", "analysis.changes")
+    assert has_no(modules, "reports.diff", "reports.github", "runs.merging", "runs.resuming", "analysis.changes")
     assert not {"asyncio", "ssl", "concurrent.futures", "filelock", "jsonschema", "regex"} & {*modules}
     expected.check(listed(modules))
     assert {*imported(pytester, "--packbench-suite=sums", "-p", "no:pytest_jsonreport")} <= {*modules}

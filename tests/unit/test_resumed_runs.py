@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from pytest_packbench.runs.joining import (
+from pytest_packbench.runs.journal import Journal, is_locked
+from pytest_packbench.runs.resuming import (
     MISSING_CASE,
     PriorResults,
     ResumedRun,
@@ -18,7 +19,6 @@ from pytest_packbench.runs.joining import (
     fill_missing_trials,
     find_resumed,
 )
-from pytest_packbench.runs.journal import Journal, is_locked
 from tests.unit.run_builders import case_result, run
 from tests.unit.stored_runs import run_of, suite, write
 from tests.unit.test_journal import ended

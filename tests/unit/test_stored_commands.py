@@ -15,8 +15,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pytest_packbench.commands import main
-from pytest_packbench.runs.joining import MergeError, merged_run, missing_shards
 from pytest_packbench.runs.journal import Journal
+from pytest_packbench.runs.merging import MergeError, merged_run, missing_shards
 from pytest_packbench.runs.reading import open_run
 from pytest_packbench.testing import case, write_case
 from tests.unit.run_builders import any_results, case_result, changed, data, results_of, run

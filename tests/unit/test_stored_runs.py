@@ -20,9 +20,9 @@ from pytest_packbench.model.report import BaselineLookup, ReviewMark
 from pytest_packbench.model.result import VERDICTS, Result, extension_model, extension_problem, result_from
 from pytest_packbench.model.stored import BaselineChange
 from pytest_packbench.packs.registry import Packs
-from pytest_packbench.runs.joining import PriorResults
 from pytest_packbench.runs.journal import Journal, read_journal
 from pytest_packbench.runs.reading import find_baseline, open_run
+from pytest_packbench.runs.resuming import PriorResults
 from pytest_packbench.runs.writing import RunResults, RunWriter, sort_results, write_baseline
 from tests.unit.run_builders import any_results, case_result, conclusion_of, data, run
 from tests.unit.stored_runs import line, recorded_result, run_of, suite, write
