@@ -131,7 +131,7 @@ MODULES = {
         "engine/gateway/exchanges.py",
         "engine/gateway/stamps.py",
         "engine/recordings.py",
-        "engine/trials.py",
+        "engine/trial_results.py",
         "model/recording.py",
         "model/request.py",
     ),

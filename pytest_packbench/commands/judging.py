@@ -48,7 +48,7 @@ from pytest_packbench.commands import (
 from pytest_packbench.commands.report import project_page, true_conditions
 from pytest_packbench.engine.attempt import score_payload
 from pytest_packbench.engine.contexts import SuiteContext
-from pytest_packbench.engine.trials import CaseRef, build_result, read_case_ref, unscored_result
+from pytest_packbench.engine.trial_results import CaseRef, build_result, read_case_ref, unscored_result
 from pytest_packbench.model.errors import (
     CaseError,
     CassetteError,

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from pytest_packbench.engine.gateway import Serving
     from pytest_packbench.engine.live_models import Clients, LiveModels
-    from pytest_packbench.engine.trials import CaseRef
+    from pytest_packbench.engine.trial_results import CaseRef
     from pytest_packbench.model.pack import Pack
 
 

@@ -203,7 +203,7 @@ class Ledger:
             **({"unmetered": self.unmetered} if self.unmetered else {}),
         }
 
-    def exhausted(self) -> tuple[str, str]:
+    def reached_cap(self) -> tuple[str, str]:
         """Return why no attempt may start: the cap's name and one line; both empty while one may."""
         self.started = self.clock() if self.started is None else self.started
         caps, share = self.caps, self.caps.split(self.parts)

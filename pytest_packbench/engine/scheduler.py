@@ -699,7 +699,7 @@ class Runner:
         flight.start()
         if not flight.is_awaited:
             self._unclaimed.add(flight)
-        why = ("stopped", "the run was stopped") if self._stopped else self.ledger.exhausted()
+        why = ("stopped", "the run was stopped") if self._stopped else self.ledger.reached_cap()
         flight.kind, flight.message = why
         if flight.kind:
             self._answers.put(flight)
@@ -739,12 +739,12 @@ class Runner:
         ended = _attempt_at_end(flight, task)
         if ended.raised is None and ended.failure is None:
             self.throttle.succeeded()
-        flight.stored = ended is flight.attempt and self._loop_store(flight)
+        flight.stored = ended is flight.attempt and self._loop_journal(flight)
         flight.attempt = ended
         self._answers.put(flight)
         self._loop_start_waiting()
 
-    def _loop_store(self, flight: Flight) -> bool:
+    def _loop_journal(self, flight: Flight) -> bool:
         """Check the result of an attempt and store it, before anything else can delay that; return whether it is."""
         job, attempt = flight.job, flight.attempt
         try:

@@ -18,7 +18,7 @@ from pytest_packbench.cases.finder import CaseLocation, find_case, format_locati
 from pytest_packbench.cases.load import case_of_control, load_case, load_control
 from pytest_packbench.engine.attempt import AttemptState, Failure, attempt, settle_stored, user_frames
 from pytest_packbench.engine.time_limit import timed_out
-from pytest_packbench.engine.trials import (
+from pytest_packbench.engine.trial_results import (
     CaseRef,
     Trial,
     build_trial,
@@ -369,16 +369,16 @@ class CaseRun(ItemRun):
             raise ValueError("only a case that can be read is attempted, after collection")
         for number in earlier.keys() - trials.keys():
             ended = settle_stored(context, self.loaded, earlier[number])
-            trials[number] = kept_trial(contexts, case_ref, ended, context)
+            trials[number] = journaled_trial(contexts, case_ref, ended, context)
         if contexts.prefetcher is not None:
             return contexts.prefetcher.wait_for_trials(self, trials)
         if not trials:
 
             def keep() -> None:
                 message = str(timed_out("the target", contexts.settings.case_timeout_s or 0))
-                contexts.keep(error_trial(case_ref, Failure(kind="timeout", message=message)).result)
+                contexts.journal(error_trial(case_ref, Failure(kind="timeout", message=message)).result)
 
-            trials[0] = kept_trial(contexts, case_ref, attempt(context, self.loaded, keep=keep), context)
+            trials[0] = journaled_trial(contexts, case_ref, attempt(context, self.loaded, keep=keep), context)
         return list(trials.values())
 
     def earlier(self) -> dict[int, Entry]:
@@ -569,10 +569,10 @@ def is_of_case(report: pytest.TestReport) -> bool:
     return "verdict" in dict(report.user_properties)
 
 
-def kept_trial(contexts: SessionSuites, case_ref: CaseRef, made: AttemptState, context: SuiteContext) -> Trial:
+def journaled_trial(contexts: SessionSuites, case_ref: CaseRef, made: AttemptState, context: SuiteContext) -> Trial:
     """Return the trial of an attempt that was made, whose result is stored at once."""
     trial = build_trial(case_ref, made, context, contexts.run_id)
-    contexts.keep(trial.result)
+    contexts.journal(trial.result)
     return trial
 
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from pytest_packbench.cases.finder import find_recording
-from pytest_packbench.engine.trials import Trial, shown_input
+from pytest_packbench.engine.trial_results import Trial, shown_input
 from pytest_packbench.model.errors import pluralize
 from pytest_packbench.model.run import pytest_options
 from pytest_packbench.plugin import rootdir_of

@@ -18,7 +18,7 @@ from pytest_packbench.cases.load import SuiteCase, suite_cases
 from pytest_packbench.engine.attempt import AttemptState, Failure, Plain, settle, user_frames
 from pytest_packbench.engine.contexts import shown_path
 from pytest_packbench.engine.time_limit import TimeLimit, Watchdog, timed_out
-from pytest_packbench.engine.trials import Trial, build_trial, error_trial, not_run_trial
+from pytest_packbench.engine.trial_results import Trial, build_trial, error_trial, not_run_trial
 from pytest_packbench.model.errors import error_text, single_spaced
 from pytest_packbench.model.result import UNREADABLE, Score, UnreadAnswer
 from pytest_packbench.plugin import CONTEXTS, MARK, SELECTION, rootdir_of
@@ -152,7 +152,7 @@ class MarkedRun(CaseRun):
             raise CaseBroken("the test was run again; each case is attempted once, so turn off what repeats tests")
         self.begin("setup")
         trial = self.unattempted_trial()
-        limit, message = self.contexts.clients.ledger.exhausted()
+        limit, message = self.contexts.clients.ledger.reached_cap()
         if trial is None and limit:
             trial = not_run_trial(self.case_ref(), limit, message)
         if trial is not None:

@@ -10,9 +10,9 @@ import pytest
 from pytest_packbench.engine.attempt import AttemptState, Failure, redacted_failure
 from pytest_packbench.engine.scheduler import AttemptKey, Flight, Job, Runner, StreamRouter, is_outside_cases
 from pytest_packbench.engine.time_limit import Watchdog
-from pytest_packbench.engine.trials import Trial, ended_attempt, error_trial, not_run_trial
+from pytest_packbench.engine.trial_results import Trial, ended_attempt, error_trial, not_run_trial
 from pytest_packbench.model.errors import describe_error
-from pytest_packbench.pytest_plugin.case_run import CaseRun, file_run, file_runs, kept_trial
+from pytest_packbench.pytest_plugin.case_run import CaseRun, file_run, file_runs, journaled_trial
 from pytest_packbench.pytest_plugin.terminal import FAILING
 
 if TYPE_CHECKING:
@@ -56,7 +56,7 @@ class Prefetcher:
             limit_s=settings.case_timeout_s,
             ledger=contexts.clients.ledger,
             on_settled=self._settled,
-            on_ended=self._ended,
+            on_ended=self._journal_ended,
             use_threads=not settings.debugged,
         )
         self._streams = StreamRouter()
@@ -153,7 +153,7 @@ class Prefetcher:
             if trial not in earlier:
                 yield Job(key=AttemptKey(run.nodeid, trial), context=run.context, loaded=run.loaded)
 
-    def _ended(self, job: Job, attempt: AttemptState) -> bool:
+    def _journal_ended(self, job: Job, attempt: AttemptState) -> bool:
         """Store an attempt on the event loop: pytest's main thread may be busy for long."""
         if attempt.secrets:
             # only the whole result can be scored, and only the redacted one may be stored
@@ -172,14 +172,14 @@ class Prefetcher:
             if done.kind:
                 trial = not_run_trial(case_ref, done.kind, done.message, trial=key.trial)
             else:
-                trial = kept_trial(self._contexts, case_ref, done.attempt, done.job.context)
+                trial = journaled_trial(self._contexts, case_ref, done.attempt, done.job.context)
         except KeyboardInterrupt:
             raise
         except BaseException as error:  # noqa: BLE001 - an error of a pack must not end the wait for another case
             message = f"the case's result can't be stored: {describe_error(error)}"
             failure = redacted_failure(Failure(kind="pack_error", message=message), self._contexts.redactor)
             trial = error_trial(case_ref, failure, trial=key.trial)
-            self._contexts.keep(trial.result)
+            self._contexts.journal(trial.result)
         self.failing += trial.result.score.verdict in FAILING
         return trial
 

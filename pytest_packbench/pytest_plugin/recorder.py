@@ -25,7 +25,7 @@ from pytest_packbench.cases.finder import (
 from pytest_packbench.cases.load import case_file_sha256, is_same_control, load_recording
 from pytest_packbench.engine.offline import take_late
 from pytest_packbench.engine.recordings import discard_recording, guard_name, recording_problem
-from pytest_packbench.engine.trials import CaseRef, build_trial, carried_over_trial, unscored_result, versions
+from pytest_packbench.engine.trial_results import CaseRef, build_trial, carried_over_trial, unscored_result, versions
 from pytest_packbench.model.errors import CassetteError, StoredRunError, describe_error, pluralize
 from pytest_packbench.model.pack import can_accept, panels_of
 from pytest_packbench.model.report import PolicyChange, PolicyError, PolicyOutcome
@@ -585,14 +585,14 @@ class Recorder:
                 result = unscored_result(case_ref, "error", "setup_broken", line)
             run.add_case((result,))
 
-    def keep(self, entry: Entry) -> bool:
+    def journal(self, entry: Entry) -> bool:
         """Append an ended attempt, on any thread, or a result to the journal, so that a paid answer is never lost.
 
         Returns:
             Whether it is on the disk; if not, a run that asks models starts no more attempts.
         """
         run = self.runs[entry.case.suite]
-        is_kept = run.keep(entry)
+        is_kept = run.journal(entry)
         if not is_kept and run.problems:
             self.contexts.stop_unstored(run.problems[-1])
         return is_kept
@@ -651,17 +651,20 @@ class Recorder:
                 # a target has used up what the process may have: files, memory, levels of calls
                 run.writer.close_journal()
                 run.problems.append(f"the run can't be concluded: {describe_error(error)}; {run.resumable()}")
-        concluded = all(run.conclusion for run in self.runs.values())
-        if session.exitstatus == pytest.ExitCode.NO_TESTS_COLLECTED and concluded:
-            session.exitstatus = pytest.ExitCode.OK
-        if session.exitstatus == pytest.ExitCode.OK and (
-            self._has_spoiled or any(run.failed for run in self.runs.values())
-        ):
-            session.exitstatus = pytest.ExitCode.TESTS_FAILED
+        session.exitstatus = self._exit_code(session.exitstatus)
         result = yield
         for run in self.runs.values():
             run.write_report(session)
         return result
+
+    def _exit_code(self, exit_code: int) -> int:
+        """Return the exit code of the session, given that of its tests, once all runs are concluded."""
+        runs = self.runs.values()
+        if exit_code == pytest.ExitCode.NO_TESTS_COLLECTED and all(run.conclusion for run in runs):
+            exit_code = pytest.ExitCode.OK
+        if exit_code == pytest.ExitCode.OK and (self._has_spoiled or any(run.failed for run in runs)):
+            exit_code = pytest.ExitCode.TESTS_FAILED
+        return exit_code
 
     def _note_late(self, run: SuiteRun) -> None:
         """Turn cases into errors whose threads or tasks were refused when their result was known already."""

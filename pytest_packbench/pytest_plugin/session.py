@@ -70,9 +70,9 @@ def register(config: pytest.Config, *, collecting: bool = False) -> None:
     else:
         keeper = Recorder(contexts)
     _add(config, keeper)
-    contexts.keep = keeper.keep
+    contexts.journal = keeper.journal
     if contexts.prefetcher is not None:
-        contexts.prefetcher.on_ended = keeper.keep
+        contexts.prefetcher.on_ended = keeper.journal
     if isinstance(keeper, Recorder):
         _register_reporting(keeper)
 

@@ -614,7 +614,7 @@ class SessionSuites(SuiteContexts):
         run_id: the id of its run.
         resumed: the run that it resumes; None for a new one.
         prefetcher: starts attempts before pytest reaches their items; None where none does.
-        keep: stores an ended attempt, on any thread, or a result at once, before pytest reports its item; returns
+        journal: stores an ended attempt, on any thread, or a result at once, before pytest reports its item; returns
             whether it is on the disk.
     """
 
@@ -622,7 +622,7 @@ class SessionSuites(SuiteContexts):
     run_id: str = ""
     resumed: ResumedRun | None = None
     prefetcher: Prefetcher | None = None
-    keep: Callable[[Entry], bool]
+    journal: Callable[[Entry], bool]
 
     def __init__(self, config: pytest.Config, settings: Settings, packs: Packs) -> None:
         # other plugins may have options with keys

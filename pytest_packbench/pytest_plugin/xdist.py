@@ -297,7 +297,7 @@ class Worker:
             # a target does not return
             os._exit(1)
 
-    def keep(self, entry: Entry) -> bool:
+    def journal(self, entry: Entry) -> bool:
         """Append an ended attempt, on any thread, or a result to this worker's journal; return whether it is there."""
         from pytest_packbench.model.result import Result
 

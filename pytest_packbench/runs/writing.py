@@ -285,7 +285,7 @@ class RunResults:
         is_open = self.guard(lambda: self.writer.open_journal(self._header))
         return is_open and (not checks_space or self.guard(self.writer.check_space))
 
-    def keep(self, entry: Entry) -> bool:
+    def journal(self, entry: Entry) -> bool:
         """Append a result to the journal before its case is reported, or an ended attempt, on any thread.
 
         Returns:

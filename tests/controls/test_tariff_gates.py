@@ -16,7 +16,7 @@ import pytest
 
 from pytest_packbench.engine.attempt import replay
 from pytest_packbench.engine.targets import TargetCaller
-from pytest_packbench.engine.trials import CaseRef, end_of_control
+from pytest_packbench.engine.trial_results import CaseRef, end_of_control
 from pytest_packbench.model.recording import Control, compare
 from pytest_packbench.packs.tariff import checks
 from pytest_packbench.packs.tariff.checks import CHECKS

@@ -13,7 +13,7 @@ from pytest_packbench import AnswerError, score
 from pytest_packbench.analysis.changes import compare
 from pytest_packbench.analysis.counting import fold_case
 from pytest_packbench.engine.attempt import settle_stored
-from pytest_packbench.engine.trials import CaseRef, build_result, ended_attempt
+from pytest_packbench.engine.trial_results import CaseRef, build_result, ended_attempt
 from pytest_packbench.model.report import StoredRun
 from pytest_packbench.model.request import AnswerProblem, ModelAnswer, VerifyContext, VerifyRequest
 from pytest_packbench.model.result import EFFECTS, KEPT, VERDICTS, ended_from, ended_line, reported

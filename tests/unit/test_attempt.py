@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from pytest_packbench.engine.attempt import AttemptState, Failure, attempt
 from pytest_packbench.engine.recordings import Replay, ReplayError
 from pytest_packbench.engine.targets import as_target, import_target
-from pytest_packbench.engine.trials import CaseRef, build_result, build_trial
+from pytest_packbench.engine.trial_results import CaseRef, build_result, build_trial
 from pytest_packbench.files import canonical_sha256
 from pytest_packbench.model.pack import Comparison, RecordFacts
 from pytest_packbench.model.record import EvalRecord

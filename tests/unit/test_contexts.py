@@ -9,7 +9,7 @@ import pytest
 
 from pytest_packbench.engine.contexts import SuiteContexts
 from pytest_packbench.engine.targets import import_object
-from pytest_packbench.engine.trials import CaseRef
+from pytest_packbench.engine.trial_results import CaseRef
 from pytest_packbench.model.request import TargetError, without_model
 from pytest_packbench.model.run import Caps, ExpectedCalls, RunOptions, SetupError
 from tests.cassettes import authored_cassette

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from pytest_packbench.engine.attempt import settle_stored
-from pytest_packbench.engine.trials import CaseRef, build_trial, ended_attempt
+from pytest_packbench.engine.trial_results import CaseRef, build_trial, ended_attempt
 from pytest_packbench.model.result import EndedAttempt, ended_from, ended_line
 from tests.unit.attempts import EchoPack, FakeBackend, RunnerContext, context, job, model_request
 

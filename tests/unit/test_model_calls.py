@@ -93,10 +93,10 @@ def test_a_cap_is_reached_exactly_at_its_value(caps: dict[str, Any], parts: int,
     now = 100.0
     ledger = Ledger(Caps(**caps), parts=parts, clock=lambda: now)
     # the time counts from the first attempt
-    assert ledger.exhausted() == ("", "")
+    assert ledger.reached_cap() == ("", "")
     now = 105.0
     ledger.add_call(Usage(tokens_input=50, tokens_output=50), PRICE)
-    assert ledger.exhausted() == (kind, message)
+    assert ledger.reached_cap() == (kind, message)
 
 
 def test_a_price_is_that_of_the_suite_else_of_the_list_and_without_the_list_not_known(
@@ -141,9 +141,9 @@ def test_no_call_of_any_thread_is_lost_and_one_without_a_price_reaches_the_cap()
     with ThreadPoolExecutor(8) as pool:
         for _ in range(2000):
             pool.submit(ledger.add_call, Usage(tokens_input=2, tokens_output=1), PRICE)
-    assert (ledger.calls, ledger.tokens, ledger.exhausted()) == (2000, 6000, ("", ""))
+    assert (ledger.calls, ledger.tokens, ledger.reached_cap()) == (2000, 6000, ("", ""))
     ledger.add_call(Usage(tokens_input=1, tokens_output=1), None)
-    kind, message = ledger.exhausted()
+    kind, message = ledger.reached_cap()
     assert (kind, ledger.as_json()["cost"]) == ("max_cost", None)
     assert "the price of a model is unknown" in message
 

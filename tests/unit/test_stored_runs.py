@@ -113,7 +113,7 @@ def test_an_attempt_is_written_to_the_journal_once_and_a_resumed_run_carries_ove
     writer: RunWriter, tmp_path: Path
 ) -> None:
     results = RunResults(writer, lambda: RUN)
-    assert results.keep(GOOD)
+    assert results.journal(GOOD)
     assert results.unreported(GOOD.case.nodeid) == {0: GOOD}
     results.add_case((GOOD,))
     results.add_case((BAD,))

@@ -31,7 +31,7 @@ def test_the_journals_of_a_worker_that_ends_are_closed(tmp_path: Path) -> None:
     )
     session: Any = SimpleNamespace(config=config)
     worker = Worker(contexts)
-    assert worker.keep(case_result("a"))
+    assert worker.journal(case_result("a"))
     (path,) = folder.iterdir()
     assert is_locked(path)
     worker.pytest_sessionfinish(session)

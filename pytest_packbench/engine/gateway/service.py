@@ -406,7 +406,7 @@ class Gateway:
         call = asked.call
         ledger, cache = self._settings.ledger, self._settings.cache
         refused = case.limit.take() if case.limit is not None and call.asks_chat_model else None
-        if refused is None and ledger is not None and (cap := ledger.exhausted())[0]:
+        if refused is None and ledger is not None and (cap := ledger.reached_cap())[0]:
             refused = BackendError(*cap)
             case.capped = case.capped or refused
         if refused is not None:
