@@ -169,11 +169,7 @@ class EvalRecord:
         Raises:
             RecordError: A value has the wrong type or is out of range.
         """
-        try:
-            hooks = [_known_hook(**hook) for hook in wire["hook_decisions"]]
-        except TypeError:
-            # what has no hash is no value of a hook, and the error says so
-            hooks = [HookDecision(**hook) for hook in wire["hook_decisions"]]
+        hooks = [_hook_of(**hook) for hook in wire["hook_decisions"]]
         return cls(**{**wire, "hook_decisions": tuple(hooks)})
 
     def to_json_line(self) -> str:
@@ -350,8 +346,15 @@ def _hooks_in(text: str) -> tuple[HookDecision, ...]:
 
 # guards make the same few decisions again and again
 _known_hooks = lru_cache(maxsize=1024)(_hooks_in)
-# typed: 1 equals True
-_known_hook = lru_cache(maxsize=1024, typed=True)(HookDecision)
+_known_hook = lru_cache(maxsize=1024)(HookDecision)
+
+
+def _hook_of(hook: Any, decision: Any, rule: Any = None) -> HookDecision:
+    """Return a decision of a guard; one that is short, and likely to occur again, is checked once."""
+    # other types may have an equality of their own, and True equals 1
+    is_plain = type(hook) is type(decision) is str and (rule is None or type(rule) is int)
+    known = is_plain and len(hook) + len(decision) <= _MAX_CACHED_HOOKS
+    return (_known_hook if known else HookDecision)(hook, decision, rule)
 
 
 def _read_any(line: str, *, strict: bool) -> EvalRecord:

@@ -298,6 +298,32 @@ def test_an_ordinary_line_takes_the_fast_reader_which_shares_equal_hooks() -> No
         assert read(" " + text).hook_decisions is not read(" " + text).hook_decisions
 
 
+class Same(str):
+    """A word that equals every other one."""
+
+    __slots__ = ()
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, str)
+
+    def __hash__(self) -> int:
+        return 0
+
+
+@pytest.mark.parametrize("word", [str, Same])
+def test_decisions_of_guards_are_taken_for_no_others_and_long_ones_are_not_kept(word: Callable[[str], str]) -> None:
+    def taken(decision: str, rule: int | None) -> HookDecision:
+        hooks = [{"hook": word("h"), "decision": word(decision), "rule": rule}]
+        (hook,) = EvalRecord.from_json({**json.loads(SHORTEST), "hook_decisions": hooks}).hook_decisions
+        return hook
+
+    for decision, rule in (("Deny", 1), ("Quit", 1), ("Deny", None), ("Quit", 0)):
+        hook = taken(decision, rule)
+        assert (str(hook.decision), hook.rule) == (decision, rule)
+    assert (taken("Deny", 1) is taken("Deny", 1)) == (word is str)
+    assert taken("x" * 1000, 1) is not taken("x" * 1000, 1)
+
+
 fragments = st.sampled_from([*DATA["fragments"], "\ud800", ""])
 
 
