@@ -17,7 +17,7 @@ from pydantic import Field, ValidationError, model_validator
 
 from pytest_packbench.files import U64_MAX
 from pytest_packbench.model.case import CaseId, CurrentVersion, Fraction, ListOf, StrictModel, Text
-from pytest_packbench.model.errors import Problem, first_problem, format_value, pluralize
+from pytest_packbench.model.errors import Problem, first_problem, format_value, json_pointer, pluralize
 from pytest_packbench.model.report import ControlCounts
 from pytest_packbench.model.result import UNREAD, Score, adapter
 from pytest_packbench.model.run import (
@@ -431,7 +431,7 @@ class ControlResult(NamedTuple):
         """
         known = {name: data[name] for name in cls._fields if name in data}
         if isinstance(actual := data.get("actual"), dict) and (unknown := actual.keys() - {*_STATED}):
-            raise ValueError(f"/actual/{min(unknown)}: unknown; expected {', '.join(_STATED)}")
+            raise ValueError(f"{json_pointer(('actual', min(unknown)))}: unknown; expected {', '.join(_STATED)}")
         try:
             result: ControlResult = adapter(ControlResult).validate_python(known)
         except ValidationError as error:

@@ -141,7 +141,7 @@ class Score:
     utility: Flag | None = None
     valid: Flag | None = None
     judge: Word | None = None
-    decided_by: Word = ""
+    decided_by: Word = field(default="", repr=False)
     input_text: Word = ""
     expected_text: Word = ""
     actual_text: Word = ""

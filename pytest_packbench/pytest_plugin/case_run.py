@@ -364,9 +364,12 @@ class CaseRun(ItemRun):
                 trials[number] = carried_over_trial(entry, case_ref)
         if len(trials) == contexts.settings.trials:
             return list(trials.values())
-        context = self.context
-        if context is None or self.loaded is None:
-            raise ValueError("only a case that can be read is attempted, after collection")
+        try:
+            context = self.open_context()
+        except TargetError as error:
+            return [error_trial(case_ref, Failure(kind="target_missing", message=str(error)))]
+        if self.loaded is None:
+            raise ValueError("an unreadable case is not attempted")
         for number in earlier.keys() - trials.keys():
             ended = settle_stored(context, self.loaded, earlier[number])
             trials[number] = journaled_trial(contexts, case_ref, ended, context)
@@ -380,6 +383,16 @@ class CaseRun(ItemRun):
 
             trials[0] = journaled_trial(contexts, case_ref, attempt(context, self.loaded, keep=keep), context)
         return list(trials.values())
+
+    def open_context(self) -> SuiteContext:
+        """Return what the cases of the suite share: since collection, but for an item that a plugin adds later.
+
+        Raises:
+            TargetError: the target can't be found.
+        """
+        if self.context is None:
+            self.context = self.contexts.context(self.suite)
+        return self.context
 
     def earlier(self) -> dict[int, Entry]:
         """Return what the run that is resumed has of the case by trial, in order: results, and those not scored yet."""

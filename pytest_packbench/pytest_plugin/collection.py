@@ -154,11 +154,6 @@ class _Cases(pytest.Collector):
         self.collector = collector
         self.suite = suite
 
-    def teardown(self) -> None:
-        """Let what follows take as long as it likes, unless it can only be a case: other tests, the end of fixtures."""
-        if self.collector.has_others or not isinstance(self.parent, _Cases):
-            Watchdog.cancel()
-
 
 class CaseFile(_Cases, pytest.File):
     """A file of cases or controls: one, or one per line.
@@ -258,15 +253,12 @@ class CaseFolder(_Cases, pytest.Directory):
                 continue
             if is_folder:
                 folder = self.ihook.pytest_collect_directory(path=path, parent=self)
-                self.collector.has_others |= not isinstance(folder, CaseFolder | None)
                 yield from [folder] if folder is not None else []
             elif is_case:
                 # a broken link as well: it counts as a case that can't be read
                 yield from self.nodes_of(self.collector.pytest_collect_file(path, self))
             elif path.is_file() or is_unread(path.name):
-                others = self.ihook.pytest_collect_file(file_path=path, parent=self)
-                self.collector.has_others |= bool(others)
-                yield from others
+                yield from self.ihook.pytest_collect_file(file_path=path, parent=self)
 
     def nodes_of(self, file: pytest.Collector | None) -> Iterable[pytest.Item | pytest.Collector]:
         """Return a file's item directly: pytest would report on each file, which takes longer than reading it."""
@@ -374,7 +366,6 @@ class Collector:
     Attributes:
         contexts: the session's suites.
         by_file: whether an argument names a file of cases.
-        has_others: whether a folder of cases has tests that are no cases.
         finished: whether collection has finished.
     """
 
@@ -389,7 +380,7 @@ class Collector:
         ]
         self._root = str(rootdir_of(contexts.config)) + os.sep
         self._folders: set[str] = set()
-        self.has_others = self.finished = False
+        self.finished = False
 
     def may_be_in_shard(self, name: str) -> bool:
         """Whether a file of cases, by its name, may be in the shard: files of many always are."""
@@ -523,6 +514,12 @@ class Collector:
             if unused and case_counts(suite, None)[0] == len(cases):
                 refuse(self.contexts.config, "; ".join(unused))
 
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_runtest_teardown(self, nextitem: pytest.Item | None) -> None:
+        """Let all but cases take as long as it likes: other tests, the end of fixtures, and other plugins."""
+        if not isinstance(nextitem, CaseItem):
+            Watchdog.cancel()
+
     @pytest.hookimpl(trylast=True)
     def pytest_collection_finish(self, session: pytest.Session) -> None:
         """Note that no conftest.py will be added; refuse a missing target, and recording again in CI."""
@@ -547,8 +544,7 @@ class Collector:
         """Give each case what those of its suite share, with their target; refuse one that can't be found."""
         for run in file_runs(session.items):
             try:
-                # opened at the first case of a suite
-                run.context = self.contexts.context(run.suite)
+                run.open_context()
             except TargetError as error:
                 refuse(session.config, str(error))
 

@@ -12,6 +12,7 @@ from pytest_packbench.engine.scheduler import AttemptKey, Flight, Job, Runner, S
 from pytest_packbench.engine.time_limit import Watchdog
 from pytest_packbench.engine.trial_results import Trial, ended_attempt, error_trial, not_run_trial
 from pytest_packbench.model.errors import describe_error
+from pytest_packbench.model.request import TargetError
 from pytest_packbench.pytest_plugin.case_run import CaseRun, file_run, file_runs, journaled_trial
 from pytest_packbench.pytest_plugin.terminal import FAILING
 
@@ -146,12 +147,17 @@ class Prefetcher:
         self.runner.plan(job for run in runs for job in self._jobs(run))
 
     def _jobs(self, run: CaseRun) -> Iterator[Job]:
-        if run.context is None or run.problem or run.loaded is None or run.loaded.case.notes.skip is not None:
+        if run.problem or run.loaded is None or run.loaded.case.notes.skip is not None:
+            return
+        try:
+            context = run.open_context()
+        except TargetError:
+            # the item itself reports it
             return
         earlier = run.earlier()
         for trial in range(self._trials):
             if trial not in earlier:
-                yield Job(key=AttemptKey(run.nodeid, trial), context=run.context, loaded=run.loaded)
+                yield Job(key=AttemptKey(run.nodeid, trial), context=context, loaded=run.loaded)
 
     def _journal_ended(self, job: Job, attempt: AttemptState) -> bool:
         """Store an attempt on the event loop: pytest's main thread may be busy for long."""

@@ -195,6 +195,24 @@ def test_a_test_in_a_folder_of_cases_may_take_as_long_as_it_likes(project: Proje
     assert hours(result) == ["inner"]
 
 
+@pytest.mark.parametrize("order", ["", "tryfirst=True"])
+def test_what_a_plugin_does_after_the_last_case_may_take_as_long_as_it_likes(project: Project, order: str) -> None:
+    slow_project(project)
+    project.extend_conftest(f"""
+        import hours
+        import pytest
+
+        @pytest.hookimpl({order})
+        def pytest_runtest_teardown(item, nextitem):
+            if nextitem is None:
+                item.parent.parent.addfinalizer(lambda: hours.take_hours("folder"))
+                hours.take_hours("plugin")
+    """)
+    result = project.pytester.runpytest_subprocess("-s", "--packbench-suite=toy")
+    result.assert_outcomes(passed=3)
+    assert hours(result) == ["plugin", "folder"]
+
+
 def test_the_end_of_a_session_that_is_interrupted_may_take_as_long_as_it_likes(project: Project) -> None:
     slow_project(project)
     project.case("case_1", python="raise KeyboardInterrupt")

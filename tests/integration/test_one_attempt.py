@@ -118,6 +118,26 @@ def test_a_mark_flaky_does_not_repeat_a_case(both: Project) -> None:
     check_one_attempt(both, both.run_toy("-m", "flaky"), errors=1)
 
 
+@pytest.mark.parametrize("options", [(), ("--packbench-concurrency=2",)])
+def test_a_case_that_a_plugin_adds_after_collection_is_attempted(project: Project, options: tuple[str, ...]) -> None:
+    for name in ("one", "two"):
+        project.case(name)
+    project.extend_conftest("""
+        import pytest
+
+        held = []
+
+        @pytest.hookimpl(trylast=True)
+        def pytest_collection_modifyitems(items):
+            held[:], items[:] = items, []
+
+        @pytest.hookimpl(tryfirst=True)
+        def pytest_runtestloop(session):
+            session.items[:] = held
+        """)
+    project.run_toy(*options).assert_outcomes(passed=2)
+
+
 def test_a_worker_that_dies_is_no_reason_to_attempt_its_case_again(project: Project) -> None:
     project.case("one", python=f"{CALLED}__import__('os').kill(__import__('os').getpid(), 9)")
     project.case("other")

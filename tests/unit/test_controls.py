@@ -182,6 +182,8 @@ def test_of_a_control_in_two_runs_the_worse_end_counts() -> None:
     for actual in ends:
         with pytest.raises(ValueError, match="/actual/"):
             ControlResult.from_line({**fine.as_json(), "expected": {"verdict": "failed"}, "actual": actual})
+    with pytest.raises(ValueError, match="/actual/a~1~0: unknown"):
+        ControlResult.from_line({**fine.as_json(), "expected": {"verdict": "failed"}, "actual": {"a/~": 1}})
     tally = tally_of([fine, fine._replace(outcome="deviates"), fine._replace(control="b", outcome="not_run")], 3)
     assert tally is not None
     assert tally.line() == "0 of 2 controls ended as written, 1 not run, 1 not selected"
