@@ -8,8 +8,8 @@ import yaml
 
 from pytest_packbench import testing
 from pytest_packbench.cases.load import check_case
-from pytest_packbench.packs.generic.model import GenericCase, GenericSuiteConfig
 from pytest_packbench.packs.generic.pack import GenericPack
+from pytest_packbench.packs.generic.suite import GenericCase, GenericSuiteConfig
 
 if TYPE_CHECKING:
     from pytest_packbench.model.result import Score

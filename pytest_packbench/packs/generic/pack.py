@@ -9,7 +9,7 @@ from pytest_packbench.model.pack import Comparison, Pack, RecordFacts
 from pytest_packbench.model.suite import CONFIG_NAME
 from pytest_packbench.packs import read_starter
 from pytest_packbench.packs.generic import scoring
-from pytest_packbench.packs.generic.model import GenericCase, GenericSuiteConfig, read_location
+from pytest_packbench.packs.generic.suite import GenericCase, GenericSuiteConfig, read_location
 from pytest_packbench.packs.generic.values import GENERIC, MISSING
 
 if TYPE_CHECKING:
@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from pytest_packbench.model.authoring import FiledCase, Finding, Importer, Starter
     from pytest_packbench.model.pack import Decision
     from pytest_packbench.model.result import Score
-    from pytest_packbench.packs.generic.criteria import Criterion
     from pytest_packbench.packs.generic.scoring import GenericOutcome
+    from pytest_packbench.packs.generic.suite import Criterion
 
 
 _UNUSED = "correct the path, add the key to a case, or remove the criterion"

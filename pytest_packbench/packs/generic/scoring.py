@@ -11,15 +11,14 @@ from typing import TYPE_CHECKING, Any
 
 from pytest_packbench.model.errors import CaseError, Problem, fold, format_value, json_pointer, spellings
 from pytest_packbench.model.result import Outcome, ResultError, Score, Term, judged
-from pytest_packbench.packs.generic.criteria import Grade
-from pytest_packbench.packs.generic.model import no_expected_value
+from pytest_packbench.packs.generic.rules import Grade
+from pytest_packbench.packs.generic.suite import no_expected_value
 from pytest_packbench.packs.generic.values import MISSING, CriterionError, leaves, look_alike, truncate
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from pytest_packbench.packs.generic.criteria import Criterion
-    from pytest_packbench.packs.generic.model import GenericCase, GenericSuiteConfig
+    from pytest_packbench.packs.generic.suite import Criterion, GenericCase, GenericSuiteConfig
 
 REFUSAL = "refusal"
 WRONG_CATEGORY = "refusal_category_mismatch"
@@ -139,7 +138,9 @@ def _spelling(criterion: Criterion, result: Any, expected: Any) -> str:
     """Describe how a result spells what is forbidden, with escapes; empty if as plainly as can be."""
 
     def matches(text: str) -> bool:
-        return any(grade.points for grade in map(criterion.compare, spellings(text), spellings(expected)))
+        return any(
+            criterion.grade(*pair, None).points for pair in zip(spellings(text), spellings(expected), strict=True)
+        )
 
     value = criterion.value_in(result, expected)
     text = next((leaf for leaf in leaves(value) if isinstance(leaf, str) and matches(leaf)), "")
@@ -210,7 +211,7 @@ def _term(criterion: Criterion, case: GenericCase, outcome: GenericOutcome, rule
     expected = criterion.expected_in(case.expected)
     if expected is MISSING:
         pointer = json_pointer(("expected", *criterion.expected_path.location))
-        problem = Problem(pointer, no_expected_value(criterion), f"expected {criterion.expected_form}")
+        problem = Problem(pointer, no_expected_value(criterion), f"expected {criterion.form}")
         raise CaseError(f"case {case.id}", [problem])
     value = criterion.value_in(outcome.result, expected)
     grade = Grade(0.0, no_value(criterion)) if value is MISSING else _grade(criterion, value, expected, case.input)

@@ -9,9 +9,8 @@ import json
 import math
 import re
 from enum import Enum
-from functools import cache, lru_cache
+from functools import lru_cache
 from importlib import import_module
-from itertools import count
 from os.path import commonprefix
 from typing import TYPE_CHECKING, Annotated, Any, Final, NamedTuple
 
@@ -26,10 +25,11 @@ if TYPE_CHECKING:
     from types import ModuleType
 
 _MAX_LENGTH = 80
-MAX_VISITS = 250_000
-"""How many values a JSONPath may visit in a document."""
-_VISITS = "visits"
 _INDEX = re.compile(r"0|[1-9][0-9]*")
+_QUOTED = re.compile(r"""'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*\"""")
+# the top of the document, with keys and indexes
+_NARROW = re.compile(r"\$(?:\s*\.\s*\w+|\s*\[[^\[\]*?:,]*\])*")
+_WIDE = re.compile(r"\$\s*[.\[]")
 _BAD_ESCAPE = re.compile(r"~(?![01])")
 # their patterns come from documents and have no time limit
 _DISABLED_FUNCTIONS = ("match", "search")
@@ -53,8 +53,8 @@ class CompiledPath(NamedTuple):
 
     Attributes:
         text: the path as it was written.
-        find: returns the value at the path in a document, or `MISSING`; raises `CriterionError` if a JSONPath visits
-            too many values.
+        find: returns the value at the path in a document, or `MISSING`; raises `CriterionError` if a JSONPath meets too
+            many levels.
         is_multiple: whether it may match several values, which are returned as a list.
         location: the keys and indexes of a JSON pointer; empty for a JSONPath.
     """
@@ -112,19 +112,14 @@ def _compile_json_path(text: str) -> CompiledPath:
         reason = str(error).partition("\n")[0]
         wrong = f'"{text}" is not a valid JSONPath: {reason}'
         raise invalid(wrong, "RFC 9535 syntax, such as $.items[*].name") from None
+    if _visits_again(text):
+        wrong = f'"{text}" may visit a value many times'
+        raise invalid(wrong, "at most one .., none in a filter, and in a filter $ with keys and indexes only")
     is_multiple = not query.singular_query()
-    query = _counted(library, query)
 
     def find(document: Any) -> Any:
         try:
-            # the library passes this to all matches, those of queries in filters as well
-            matches = query.findall(document, filter_context={_VISITS: count(1)})
-        except _TooManyVisitsError:
-            wrong = f"the path {text} visits more than {MAX_VISITS:,} values"
-            advice = (
-                "name more keys in it, use .. and * less often, or let the target return fewer values or their count"
-            )
-            raise CriterionError(f"{wrong}; {advice}") from None
+            matches = query.findall(document)
         except library.JSONPathError as error:
             reason = str(error).partition("\n")[0]
             raise CriterionError(f"the path {text}: {reason} in the value; expected fewer levels") from None
@@ -135,48 +130,15 @@ def _compile_json_path(text: str) -> CompiledPath:
     return CompiledPath(text=text, find=find, is_multiple=is_multiple)
 
 
-class _TooManyVisitsError(Exception):
-    """A JSONPath visited more than `MAX_VISITS` values."""
+def _visits_again(text: str) -> bool:
+    """Whether a JSONPath may visit a value more often than once for each of its selectors.
 
-
-def _counted(library: ModuleType, query: Any) -> Any:
-    """Return a compiled JSONPath that counts the values that it visits, those of queries in its filters as well."""
-    filters = import_module(f"{library.__name__}.filter")
-    for segment in query.segments:
-        for selector in segment.selectors:
-            for part in filters.walk(selector.expression) if hasattr(selector, "expression") else ():
-                if isinstance(part, filters.FilterQuery):
-                    part.path = _counted(library, part.path)
-    return _counted_class(library)(env=query.env, segments=query.segments)
-
-
-@cache
-def _counted_class(library: ModuleType) -> Any:
-    """Return the library's class of compiled paths, with values that count themselves: always the same number."""
-
-    class Visit(library.JSONPathMatch):  # type: ignore[misc, name-defined]  # the library is imported when it is used
-        __slots__ = ()
-
-        def new_child(self, obj: object, _key: int | str) -> Any:
-            if next(self._filter_context[_VISITS]) > MAX_VISITS:
-                raise _TooManyVisitsError
-            # without path and parents, which only cost memory here
-            return type(self)(
-                filter_context=self._filter_context, obj=obj, parent=None, path="", parts=(), root=self.root
-            )
-
-        def add_child(self, *_children: object) -> None:
-            pass
-
-    class Counted(library.JSONPath):  # type: ignore[misc, name-defined]  # see above
-        def finditer(self, data: Any, *, filter_context: Any = None) -> Any:
-            root = Visit(filter_context=filter_context, obj=data, parent=None, path="", parts=(), root=data)
-            nodes: Any = [root]
-            for segment in self.segments:
-                nodes = segment.resolve(nodes)
-            return nodes
-
-    return Counted
+    The values of a document with a million of them would be visited a million times a million times otherwise.
+    """
+    plain = _QUOTED.sub("''", text)
+    before, _, after = plain.partition("..")
+    is_in_filter = before.count("[") != before.count("]")
+    return ".." in after or (".." in plain and is_in_filter) or _WIDE.search(_NARROW.sub("$", plain[1:])) is not None
 
 
 def _validate_path(text: str) -> str:
