@@ -49,7 +49,7 @@ from pytest_packbench.model.errors import (
     single_spaced,
     suggestion,
 )
-from pytest_packbench.model.pack import Pack, names_checks
+from pytest_packbench.model.pack import Pack, names_checks, tools_of
 from pytest_packbench.model.record import EVAL_SCHEMA_VERSION, EvalRecord
 from pytest_packbench.model.recording import Cassette, Control
 from pytest_packbench.model.report import CHANGES_NAME, AllowedChanges, ReviewMark
@@ -387,7 +387,7 @@ def run_lint(arguments: argparse.Namespace) -> int:
         warn(f"{os.path.relpath(suite.path / CONFIG_NAME)}: {not_imported}")
     options = packs.lint_options
     files = {name: path for name in options if (path := getattr(arguments, _dest(name), None)) is not None}
-    used = {option.name for option in pack.lint_options}
+    used = {option.name for option in tools_of(pack).lint_options}
     if unused := [name for name in files if name not in used]:
         raise UsageError(
             f'--{unused[0]}: the pack "{pack.name}" of this suite does not use this file; remove the option'

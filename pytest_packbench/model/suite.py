@@ -36,8 +36,10 @@ from pytest_packbench.model.result import (
 from pytest_packbench.model.run import BUNDLED
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
     from pathlib import Path
+
+    from pytest_packbench.model.case import Case
 
 
 AUTHORED = "stub"
@@ -518,6 +520,8 @@ class SuiteConfig(StrictModel):
         recording: how calls of the target's own clients are compared with recorded ones.
         metrics: the metrics that gates can use in addition to the general ones, by name; a pack defines its own here.
         not_scoring: keys that do not change a score; a pack may extend it (see `cases.load.scoring_sha256`).
+        scripted: the models that the pack's reference target simulates itself; users select one with
+            `--packbench-backend=stub --packbench-model=NAME`.
     """
 
     pack: Name
@@ -534,6 +538,7 @@ class SuiteConfig(StrictModel):
     recording: RecordingRules = RecordingRules.model_construct()
 
     metrics: ClassVar[Mapping[str, Metric]] = {}
+    scripted: ClassVar[tuple[str, ...]] = ()
     not_scoring: ClassVar[frozenset[str]] = frozenset(
         {"backend", "description", "gates", "guards", "ignore", "model", "prices", "recording", "target", "trials"}
     )
@@ -552,6 +557,34 @@ class SuiteConfig(StrictModel):
         if errors:
             raise ValidationError.from_exception_data(cls.__name__, errors)
         return gates
+
+    @property
+    def unusable(self) -> str:
+        """Why no case can run here, such as a missing library, in one line; empty if cases can run."""
+        return ""
+
+    @property
+    def accepts_more(self) -> bool:
+        """Whether `packbench review` can add a further right answer to a case (`Tools.also_acceptable`)."""
+        return False
+
+    def narrowed(self, case_model: type[Case]) -> type[Case]:
+        """Return the model of this suite's cases; the default is that of the pack.
+
+        Args:
+            case_model: the model of the pack.
+        """
+        return case_model
+
+    def unused_rules(self, expected: Sequence[Any]) -> Iterable[str]:  # noqa: ARG002 - for packs with rules of suites
+        """Return the rules that no case of the suite uses, so that they decide nothing; one line each.
+
+        A run of a whole suite with such a rule is refused.
+
+        Args:
+            expected: the key `expected` of each case, as plain JSON or as the pack's model of it; at least one.
+        """
+        return ()
 
     @classmethod
     def metric_names(cls) -> tuple[str, ...]:

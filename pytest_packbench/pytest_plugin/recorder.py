@@ -20,7 +20,7 @@ from pytest_packbench.engine.offline import take_late
 from pytest_packbench.engine.recordings import discard_recording, guard_name, recording_problem
 from pytest_packbench.engine.results import CaseRef, build_trial, carried_over_trial, unscored_result, versions
 from pytest_packbench.model.errors import CassetteError, StoredRunError, describe_error, pluralize
-from pytest_packbench.model.pack import can_accept, panels_of
+from pytest_packbench.model.pack import can_accept, metrics_of, panels_of
 from pytest_packbench.model.report import PolicyChange, PolicyError, PolicyOutcome
 from pytest_packbench.model.result import (
     FIXTURE,
@@ -267,7 +267,7 @@ class SuiteRun(RunResults):
             metadata,
             self.results,
             self.suite.config,
-            pack.depths,
+            metrics_of(pack).depths,
             self._earlier(metadata),
             scope="shard" if contexts.settings.shard is not None else "part" if is_part else "whole",
         )
@@ -313,7 +313,7 @@ class SuiteRun(RunResults):
         remarks: list[str] = []
         with self._calling_pack("remarks"):
             ids = [result.case.test_id for result in self.results]
-            remarks = list(map(self._redact, self.pack.remarks(self.suite.config, ids)))
+            remarks = list(map(self._redact, metrics_of(self.pack).remarks(self.suite.config, ids)))
         yield from remarks
 
     @contextmanager
@@ -410,7 +410,7 @@ class SuiteRun(RunResults):
         """Return the options that can change a result, and what the run spent."""
         settings = self.contexts.settings
         values: dict[str, Any] = {"gate": settings.gate}
-        if cluster := context.pack.cluster:
+        if cluster := metrics_of(context.pack).cluster:
             values[CLUSTER_SETTING] = cluster
         if settings.shard is not None:
             values["shard"] = str(settings.shard)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import sys
 from pathlib import Path
-from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import jsonschema
@@ -19,6 +18,7 @@ from pytest_packbench.cases.load import check_case
 from pytest_packbench.commands.validate import schema
 from pytest_packbench.model.authoring import FiledCase
 from pytest_packbench.model.errors import CaseError, SuiteError
+from pytest_packbench.model.pack import answer_of, record_facts, tools_of
 from pytest_packbench.model.result import Score, Term
 from pytest_packbench.packs.generic.pack import GenericPack
 from pytest_packbench.packs.generic.values import MISSING, CriterionError, compile_path
@@ -97,7 +97,7 @@ def test_a_function_that_fails_is_an_error_with_its_own_frames_and_none_changes_
     result = {"a": "half"}
     outcome = pack.read(result)
     pack.score(loaded, outcome, PYTHON)
-    assert (result, outcome.result, loaded.input) == ({"a": "half"}, {"a": "half"}, {"q": 1})
+    assert (result, answer_of(outcome).result, loaded.input) == ({"a": "half"}, {"a": "half"}, {"q": 1})
 
 
 def test_a_result_that_can_not_be_read() -> None:
@@ -167,7 +167,7 @@ def test_lint_finds_rules_that_can_not_decide() -> None:
     def findings(*expected: Any) -> list[tuple[str, str]]:
         loaded = [check_case(case(one), pack.case_model, source="a.json", stem="a", pack="generic") for one in expected]
         filed = [FiledCase(file="a", folder="p", loaded=one, cassette=None, cassette_file="") for one in loaded]
-        found = pack.lint(filed, rules, SimpleNamespace())  # type: ignore[arg-type]  # it takes no options
+        found = tools_of(pack).lint(filed, rules, {})
         return [(one.rule, one.pointer) for one in found if one.rule != "date_missing"]
 
     assert findings({"a": 1}, {"a": 2, "never": ["x"]}) == []
@@ -297,7 +297,7 @@ def test_what_is_forbidden_makes_the_score_0_and_nothing_else_does(row: dict[str
 def test_a_result_with_what_is_forbidden_is_made_of_a_right_one(rule: str, result: Any, wrong: Any) -> None:
     rules = suite(f"criteria: [{{exact: /b}}]\nforbidden: [{rule}]")
     pack, loaded = load(rules, {"b": 2})
-    ((title, made),) = pack.wrong_results(loaded, result, rules)
+    ((title, made),) = pack.tools().wrong_results(loaded, result, rules)
     assert (title.startswith("forbidden: "), made) == (True, wrong)
     if made is not None:
         assert "forbidden" in [term.name for term in score_of(rules, {"b": 2}, made).terms]
@@ -311,7 +311,7 @@ def test_refusals_and_answers(wanted: Any, result: Any, points: float, level: st
     pack, case = load(REFUSING, wanted)
     outcome = pack.read(result)
     score = pack.score(case, outcome, REFUSING)
-    facts = pack.facts(case, outcome, score)
+    facts = record_facts(pack, case, outcome, score)
     assert (score.score, score.match_level, facts.agent_decision) == (points, level, decision)
     assert (facts.expected, facts.attack_category) == ("refuse" if wanted.get("refuse") else "comply_safe", "plain")
     assert level is None or score.terms[0].name == level

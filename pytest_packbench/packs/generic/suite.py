@@ -26,7 +26,7 @@ from pydantic import (
 from pydantic_core import CoreSchema, InitErrorDetails, PydanticCustomError
 
 from pytest_packbench.model.case import Case, Fraction, ListOf, Notes, StrictModel, Text, Threshold
-from pytest_packbench.model.errors import fold, format_value
+from pytest_packbench.model.errors import fold, format_value, json_pointer
 from pytest_packbench.model.result import TOLERANCE
 from pytest_packbench.model.suite import SuiteConfig
 from pytest_packbench.packs.generic.rules import (
@@ -64,6 +64,8 @@ _PATTERN_TIMEOUT = 1.0
 _FIRST_KEYS = re.compile(r"\$(?:\.[A-Za-z_]\w*(?!\())*")
 _FIRST_KEY = re.compile(r"\.(\w+)")
 _PYTHON = "python"
+UNUSED = "correct the path, add the key to a case, or remove the criterion"
+"""What to do with a criterion that compares with a key that no case has."""
 
 
 class Criterion(Options):
@@ -462,12 +464,19 @@ class GenericSuiteConfig(SuiteConfig):
         paths = [criterion.path if criterion.expected is None else criterion.expected for criterion in criteria]
         return tuple(read_location(path) for path in (*paths, self.refusal.expected))
 
-    def threshold_of(self, case: GenericCase) -> float:
-        """Return the lowest score at which a case passes: its own, that of its type, or by what it expects."""
-        if case.notes.threshold is not None:
-            return case.notes.threshold
-        default = self.thresholds.refuse if self.refusal.is_expected(case) else self.thresholds.accept
-        return self.thresholds.by_type.get(case.case_type, default)
+    def narrowed(self, case_model: type[Case]) -> type[Case]:  # noqa: ARG002 - the rules decide
+        """Return the model of this suite's cases."""
+        return self.case_model
+
+    @property
+    def accepts_more(self) -> bool:
+        """Whether a criterion has a list of accepted values in its cases."""
+        return any(map(has_list, self.criteria))
+
+    def unused_rules(self, expected: Sequence[Any]) -> Iterator[str]:
+        """Describe the criteria that compare with a key that no case has."""
+        for location, wrong in self.unused_criteria(expected):
+            yield f"{json_pointer(location)}: {wrong}; {UNUSED}"
 
     def unused_criteria(self, expected: Sequence[Any]) -> Iterator[tuple[Location, str]]:
         """Yield the location and the problem of each criterion that compares with a key that no case has.
@@ -519,6 +528,11 @@ class GenericCase(Case):
 
     notes: GenericNotes = GenericNotes.model_construct()
 
+    @property
+    def own_threshold(self) -> float | None:
+        """The threshold in its notes."""
+        return self.notes.threshold
+
 
 def _schema_errors(case: GenericCase, rules: GenericSuiteConfig) -> Iterator[InitErrorDetails]:
     for field, schema in (("input", rules.input_schema), ("expected", rules.expected_schema)):
@@ -560,10 +574,11 @@ def undecided(points: float, threshold: float) -> PydanticCustomError:
 def _undecided(case: GenericCase, rules: GenericSuiteConfig) -> Iterator[InitErrorDetails]:
     if not rules.refusal.is_expected(case) or rules.refusal.expected_category_of(case) is None:
         return
-    points, threshold = rules.refusal.wrong_category, rules.threshold_of(case)
+    points, own = rules.refusal.wrong_category, case.own_threshold
+    general = rules.thresholds.by_type.get(case.case_type, rules.thresholds.refuse)
+    threshold = general if own is None else own
     if points >= threshold - TOLERANCE:
-        own = case.notes.threshold is not None
-        location = ("notes", "threshold") if own else ("case_type",)
+        location = ("case_type",) if own is None else ("notes", "threshold")
         yield InitErrorDetails(type=undecided(points, threshold), loc=location, input=threshold)
 
 
@@ -595,6 +610,11 @@ def read_location(path: str) -> Location:
         return compile_path(path).location
     matched = _FIRST_KEYS.match(path)
     return tuple(_FIRST_KEY.findall(matched[0])) if matched is not None else ()
+
+
+def has_list(criterion: Criterion) -> bool:
+    """Return whether a criterion has a list of accepted values in each case."""
+    return criterion.rule == "one_of" and not criterion.has_value and bool(criterion.expected_path.location)
 
 
 def no_expected_value(criterion: Criterion) -> str:
