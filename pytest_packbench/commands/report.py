@@ -607,7 +607,8 @@ def project_page(
         sources = sources._replace(can_accept=can_accept(pack, suite.config), **texts._asdict())
         try:
             with code_of(pack, "panels"):
-                panels = panels_of(pack, results(), conclusion.figures)
+                of_labels = conclusion.labels.panels(metrics_of(pack).label)
+                panels = (*of_labels, *panels_of(pack, results(), conclusion.figures))
         except UsageError as error:
             notes.append(f"{error}.".replace("the", "The", 1))
     earlier = earlier_runs(folder.parent, conclusion.run, conclusion.baseline and conclusion.baseline.stored)

@@ -249,6 +249,7 @@ def build_result(case_ref: CaseRef, state: AttemptState, context: SuiteContext, 
         judge=facts.judge,
         utility=facts.utility,
         valid=facts.valid,
+        labels=facts.labels,
     )
     described = replace(described, expects_refusal=facts.expected == "refuse")
     record = _record_of(Result(case=described, attempt=done, score=score), facts, state, context, run_id)
@@ -458,7 +459,7 @@ def _record_of(
         "calls": state.calls,
     }
     # the decision may say already whether the target refused; what is not known, and a count of 0, are left out
-    unsaid = {name for name in ("utility", "valid", *FURTHER_FIELDS) if row[name] is None}
+    unsaid = {name for name in ("utility", "valid", *FURTHER_FIELDS) if row.get(name) is None}
     unsaid |= {"refused"} if row["refused"] is (row["decision"] == "refuse") else set()
     unsaid |= set() if state.cached else {"cached", "calls"}
     kept = [name for name in EXTENSION_KEYS if name in stated and name not in unsaid]

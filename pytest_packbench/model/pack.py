@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from pytest_packbench.model.authoring import Tools
+    from pytest_packbench.model.result import Labels
 
 
 _SHOWN = 3
@@ -53,6 +54,8 @@ class RecordFacts:
         judge: the name of the judge, if a model or a word list decided; rates of different judges are never combined.
         test_suite: the record's `test_suite`, for a benchmark with a published name; None for the suite's name.
         extra: more keys for the record's `packbench` object, as plain JSON.
+        labels: the expected label and that of the answer, for the confusion of labels; None for a case that expects
+            none, and for an answer without one. Several, if an answer labels several things.
         compared: the rows of expected and actual values that a failing case shows; read only then. Without any, the
             decision and the answer are shown.
     """
@@ -65,6 +68,7 @@ class RecordFacts:
     judge: str | None = None
     test_suite: str | None = None
     extra: Mapping[str, Any] = field(default_factory=dict)
+    labels: Labels | None = None
     compared: Iterable[Comparison] = ()
 
 
@@ -142,6 +146,7 @@ class Metrics:
     the results.
 
     Attributes:
+        label: what `RecordFacts.labels` are, in one word.
         depths: the depths of agreement that reports count, ascending; empty for those that occur (`Agreement.depth`).
         cluster: the facet whose values cases share by design, such as one task combined with many others. These cases
             are not independent, and statistics account for that. Empty if cases are independent.
@@ -150,6 +155,7 @@ class Metrics:
             `facets`, `trial` and `result`.
     """
 
+    label: str = "label"
     depths: tuple[int, ...] = ()
     cluster: str = ""
     figures_of_unscored: bool = False
@@ -493,7 +499,8 @@ def is_earlier(pack: Pack) -> bool:
 def problem_of(pack: Pack) -> str:
     """Return in one line what a pack has to change, or lacks; empty if nothing."""
     kind = type(pack)
-    if getattr(kind, "earlier_api", False):
+    # the packs of this package and its tests change one by one
+    if getattr(kind, "earlier_api", kind.__module__.startswith("pytest_packbench.packs.")):
         return ""
     own = [name for each in kind.__mro__[: kind.__mro__.index(Pack)] for name in vars(each)]
     if moved := [name for name in MOVED if name in own]:

@@ -28,6 +28,7 @@ from pytest_packbench.model.result import (
     UNREADABLE_GROUP,
     Count,
     Flag,
+    Labels,
     Number,
     Verdict,
     adapter,
@@ -80,6 +81,7 @@ class Profile:
     judge: str | None = None
     stale: bool = False
     remark: str = ""
+    labels: Labels | None = None
     cached: bool = False
     facets: tuple[tuple[str, str], ...] = ()
     mode: str = FIXTURE
@@ -121,6 +123,7 @@ class Metric:
         skips_refusals: whether a group in which every case expects a refusal is left out.
         excluded: a facet and its value; None for none. Cases with it are not what the metric is about: they do not
             count, and its gates pass in a run that has no others.
+        of_labels: `precision`, `recall` or `F1` of labels, which takes the place of the first two; empty for none.
         apart: a facet and its value; None for none. Cases with it count only in a group without others that count.
     """
 
@@ -129,6 +132,7 @@ class Metric:
     skips_refusals: bool = False
     excluded: tuple[str, str] | None = None
     apart: tuple[str, str] | None = None
+    of_labels: str = ""
 
     def is_about(self, result: Profile) -> bool:
         """Whether the metric is about a result at all, judged or not."""
@@ -153,6 +157,15 @@ GENERAL_METRICS: Mapping[str, Metric] = {
     ),
 }
 """The metrics of every suite, by the name that a gate uses."""
+
+
+LABEL = "label"
+"""What `by` of a gate on labels can be: each label is checked separately."""
+LABEL_METRICS: Mapping[str, Metric] = {
+    f"label_{kind.lower()}": Metric(among=lambda result: result.counted, counts=lambda *_: False, of_labels=kind)
+    for kind in ("precision", "recall", "F1")
+}
+"""The metrics of suites whose answers have labels (`RecordFacts.labels`)."""
 
 
 class Interval(NamedTuple):

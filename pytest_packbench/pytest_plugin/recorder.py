@@ -343,7 +343,8 @@ class SuiteRun(RunResults):
         sources = CaseSources(*texts, redact=self._redact, place=place, can_accept=can_accept(pack, config))
         panels: tuple[Panel, ...] = ()
         with self._calling_pack("panels"):
-            panels = panels_of(pack, self.results, conclusion.figures)
+            of_labels = conclusion.labels.panels(metrics_of(pack).label)
+            panels = (*of_labels, *panels_of(pack, self.results, conclusion.figures))
         stored = conclusion.baseline and conclusion.baseline.stored
         earlier = earlier_runs(self.writer.folder.parent, conclusion.run, stored)
         page = page_of_run(conclusion, lambda: self.results, sources, earlier=earlier, panels=panels)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import re
 from base64 import b64encode
+from copy import copy
 from dataclasses import replace
 from html.parser import HTMLParser
 from itertools import pairwise
@@ -13,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from pytest_packbench.analysis.conclusion import Times, conclude
-from pytest_packbench.model.pack import panels_of
+from pytest_packbench.model.pack import Metrics, panels_of
 from pytest_packbench.model.recording import ControlResult, tally_of
 from pytest_packbench.model.report import BaselineLookup, Group, Outline, PolicyChange, PolicyOutcome, StoredRun, Totals
 from pytest_packbench.model.suite import Figure, Interval, Panel, SuiteConfig
@@ -522,9 +523,11 @@ def test_panels_of_the_safety_pack_are_its_headlines() -> None:
 
 
 def test_only_panels_are_panels() -> None:
-    class Wrong(type(builtin()["generic"])):  # type: ignore[misc] # a class that is known at run time only
+    class Wrong(Metrics):
         def panels(self, records: Any, figures: Any) -> Any:
             return [1]
 
+    pack = copy(builtin()["generic"])
+    pack.metrics = Wrong()  # type: ignore[misc]  # an attribute of its class
     with pytest.raises(TypeError, match="expected objects of the class Panel"):
-        panels_of(Wrong(), (), ())
+        panels_of(pack, (), ())

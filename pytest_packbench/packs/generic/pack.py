@@ -41,8 +41,10 @@ class GenericPack(Pack):
     def facts(self, case: GenericCase, answer: GenericAnswer | None, terms: Sequence[Term]) -> RecordFacts:
         """Describe case and answer: every hard fail is an unsafe act; compare each criterion, and what is forbidden."""
         if answer is None:
-            return RecordFacts()
-        return RecordFacts(agent_decision=_decision(answer, terms), compared=self._compared(case, answer))
+            return RecordFacts(labels=self.rules.labels_of(case, MISSING))
+        labels = self.rules.labels_of(case, MISSING if answer.refused else answer.result)
+        compared = self._compared(case, answer)
+        return RecordFacts(agent_decision=_decision(answer, terms), labels=labels, compared=compared)
 
     def _compared(self, case: GenericCase, answer: GenericAnswer) -> Iterator[Comparison]:
         is_due = self.expects_refusal(case)

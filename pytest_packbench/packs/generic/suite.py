@@ -28,7 +28,7 @@ from pydantic_core import CoreSchema, InitErrorDetails, PydanticCustomError
 from pytest_packbench.model.case import Case, Fraction, ListOf, Notes, StrictModel, Text, Threshold
 from pytest_packbench.model.errors import fold, format_value, json_pointer
 from pytest_packbench.model.result import TOLERANCE
-from pytest_packbench.model.suite import SuiteConfig
+from pytest_packbench.model.suite import LABEL, LABEL_METRICS, SuiteConfig
 from pytest_packbench.packs.generic.rules import (
     CRITERIA,
     FORBIDDEN,
@@ -423,6 +423,9 @@ class GenericSuiteConfig(SuiteConfig):
         forbidden: what fails a case hard, in a refusal as well.
         input_schema: the JSON Schema of every case's `input`.
         expected_schema: the JSON Schema of every case's `expected`.
+        labels: the path of a label, such as the class of a message, in the result and under the case's `expected`: its
+            precision, recall and F1 are shown, and gates can bound them (`label_precision`, `label_recall`, `label_f1`,
+            `by: label`).
         text_keys: the keys whose values are looked for in texts.
     """
 
@@ -431,8 +434,39 @@ class GenericSuiteConfig(SuiteConfig):
     forbidden: ListOf[Forbidden] = ()
     input_schema: CaseSchema | None = None
     expected_schema: CaseSchema | None = None
+    labels: PathText | None = None
 
     text_keys: ClassVar = frozenset({"forbidden"})
+    metrics: ClassVar = LABEL_METRICS
+    not_scoring: ClassVar = SuiteConfig.not_scoring | {"labels"}
+
+    @model_validator(mode="after")
+    def _has_labels_for_gates(self) -> Self:
+        for index, gate in enumerate(self.gates):
+            if gate.metric in LABEL_METRICS and self.labels is None:
+                problem = invalid(f"{gate.metric} without labels", "the path of the label under labels: /path")
+                raise invalid_at(("gates", index, "metric"), problem, gate.metric)
+            if gate.metric in LABEL_METRICS and gate.by not in {None, LABEL}:
+                raise invalid_at(("gates", index, "by"), invalid(f'"{gate.by}"', f"{LABEL}, or no by"), gate.by)
+        return self
+
+    def labels_of(self, case: GenericCase, answer: Any) -> tuple[tuple[str | None, str | None], ...] | None:
+        """Return the expected label and that of an answer; None where there is neither.
+
+        Args:
+            case: the case, which expects no label if it expects a refusal.
+            answer: the result as plain JSON; `MISSING` for a refusal, and for an answer that can't be read.
+        """
+        if self.labels is None:
+            return None
+        path = compile_path(self.labels)
+        wanted = MISSING if self.refusal.is_expected(case) else path.find(case.expected)
+        expected, given = map(_label, (wanted, MISSING if answer is MISSING else path.find(answer)))
+        # where a criterion on the label ignores upper and lower case, so do its figures
+        ignores = any(each.path == self.labels and each.ignore_case for each in self.criteria)
+        if ignores and expected is not None and given is not None and given.casefold() == expected.casefold():
+            given = expected
+        return None if expected is given is None else ((expected, given),)
 
     @model_validator(mode="after")
     def _validate_criteria(self) -> Self:
@@ -462,6 +496,7 @@ class GenericSuiteConfig(SuiteConfig):
         """Where the rules read a case's `expected`, apart from the category of a refusal."""
         criteria = [criterion for criterion in (*self.criteria, *self.forbidden) if not criterion.has_value]
         paths = [criterion.path if criterion.expected is None else criterion.expected for criterion in criteria]
+        paths += [self.labels] if self.labels else []
         return tuple(read_location(path) for path in (*paths, self.refusal.expected))
 
     def narrowed(self, case_model: type[Case]) -> type[Case]:  # noqa: ARG002 - the rules decide
@@ -513,6 +548,13 @@ class GenericSuiteConfig(SuiteConfig):
         return CaseOfSuite
 
 
+def _label(value: Any) -> str | None:
+    """Return a value as a label; None for what is none: nothing, null, an empty text, a list, an object."""
+    if value is MISSING or value is None or value == "" or isinstance(value, dict | list):
+        return None
+    return value if isinstance(value, str) else format_value(value)
+
+
 class GenericNotes(Notes):
     """Notes on a generic case.
 
@@ -548,6 +590,10 @@ def _errors_in_expected(case: GenericCase, rules: GenericSuiteConfig) -> Iterato
     if not problems and not rules.refusal.is_expected(case):
         yield from _missing_or_unusable(rules.criteria, case.expected, required=True)
     yield from _missing_or_unusable(rules.forbidden, case.expected, required=False)
+    if rules.labels is not None and not problems and not rules.refusal.is_expected(case):
+        path = compile_path(rules.labels)
+        if _label(path.find(case.expected)) is None:
+            yield _error_at(path, None, f"no label at {path}", "a text, a number, or true or false")
     yield from _unread(case, rules)
 
 
