@@ -175,19 +175,15 @@ def _records(reader: Any, path: Path, encoding: str) -> Iterator[tuple[int, list
 
 def _decoding_error(path: Path, encoding: str) -> str:
     # the reader decodes in blocks, so the line has to be searched for
-    location, name = str(path), encoding.removesuffix("-sig").upper()
+    location = str(path)
     if encoding == "utf-8-sig":
         with path.open("rb") as lines:
-            location += next((f":{number}" for number, line in enumerate(lines, start=1) if not _is_utf8(line)), "")
+            wrong = (
+                f":{number}" for number, line in enumerate(lines, 1) if line.decode(errors="ignore").encode() != line
+            )
+            location += next(wrong, "")
+    name = encoding.removesuffix("-sig").upper()
     return f"{location}: not encoded in {name}; save the file as UTF-8, or pass --encoding, such as cp1252"
-
-
-def _is_utf8(line: bytes) -> bool:
-    try:
-        line.decode()
-    except UnicodeDecodeError:
-        return False
-    return True
 
 
 def jsonl_rows(path: Path) -> Iterator[TableRow | SourceFlaw]:
