@@ -90,7 +90,9 @@ def test_a_function_that_fails_is_an_error_with_its_own_frames_and_none_changes_
     with pytest.raises(CriterionError, match=r"criterion \"style\" raised KeyError: 'unknown'") as caught:
         score_of(PYTHON, {}, {"a": "unknown"})
     assert "points_of" in [frame.name for frame in caught.traceback]
-    with pytest.raises(CriterionError, match=r'criterion "style": .*points_of returned 1.5, expected a number from 0'):
+    with pytest.raises(
+        CriterionError, match=r'criterion "style": .*points_of returned 1.5, expected a bool or a number from 0'
+    ):
         score_of(PYTHON, {}, {"a": "over"})
     # and what is recorded stays as it was
     pack, loaded = load(PYTHON, "change everything")
@@ -203,7 +205,8 @@ def test_a_suite_is_valid_under_its_schema_and_can_be_read_again(text: str) -> N
 @pytest.mark.parametrize(("earlier", "now"), RULES["earlier"])
 def test_a_form_of_earlier_versions_is_told_how_it_is_written_now(earlier: str, now: str, tmp_path: Path) -> None:
     error = suite_error(tmp_path, f"criteria: [{earlier}]")
-    assert error == f"/criteria/0: a form that is no longer read; expected {now}"
+    assert error.startswith("/criteria/0: got ")
+    assert error.endswith(f"; expected {now}")
     assert suite(f"criteria: [{now}]").criteria
     rules = {"pack": "generic", "criteria": yaml.safe_load(f"[{earlier}]")}
     assert not jsonschema.Draft202012Validator(schema("suite", [GenericPack()])).is_valid(rules)

@@ -6,18 +6,18 @@ import re
 from abc import abstractmethod
 from datetime import date
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, get_args
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pytest_packbench.cases.load import parse_json
 from pytest_packbench.model.authoring import CaseDraft, Importer, SourceDoubt, SourceFlaw, case_id
-from pytest_packbench.model.case import Difficulty, canonical_sha256
+from pytest_packbench.model.case import canonical_sha256
 from pytest_packbench.model.errors import format_value, json_pointer
 from pytest_packbench.packs.generic.tables import TAB, CsvFormat, TableRow, csv_header, csv_rows, jsonl_rows
 from pytest_packbench.packs.generic.values import MISSING, compile_path
 
 if TYPE_CHECKING:
     import argparse
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
 
 PACK = "generic"
@@ -25,7 +25,6 @@ _TARGET = "\n# the pipeline under test\n# target: package.module:function\n"
 _MAX_CASE_TYPE = 80
 _CONTENT_HASH = 10
 _TAG_SEPARATOR = re.compile(r"[,;]")
-_DIFFICULTIES = get_args(Difficulty)
 # what a case has beside input and expected: in the column of that name if there is one, else this value
 _DEFAULTS = {"id": "", "case_type": "plain", "difficulty": "medium", "tags": "", "source": "", "date": ""}
 
@@ -91,13 +90,11 @@ class Csv(_Table):
         Raises:
             ValueError: it lacks one.
         """
-        header = self.header(arguments)
-        for option, names in columns.by_option().items():
-            for name in names:
-                if name not in header:
-                    wrong = f'{arguments.file}: no column "{name}"; set another one with {option}'
-                    raise ValueError(f"{wrong}; columns: {', '.join(header)}")
-        used = {*columns.input.values(), *columns.expected.values()}
+        header, used = self.header(arguments), {*columns.input.values(), *columns.expected.values()}
+        others = {text for text in columns.others.values() if text and not text.startswith("=")}
+        for name in sorted((used | others | columns.as_json).difference(header)):
+            wrong = f'{arguments.file}: no column "{name}"; name another one in its option'
+            raise ValueError(f"{wrong}; columns: {', '.join(header)}")
         return csv_rows(arguments.file, _csv_format(arguments), used - columns.as_json)
 
 
@@ -121,24 +118,24 @@ class Jsonl(_Table):
 
 
 def _add_columns(parser: argparse.ArgumentParser, word: str, about: str) -> None:
-    several = f"{word}[,{word}] or NAME={word}"
-    either = f"{word} or =VALUE"
     parser.add_argument("file", type=Path, metavar="FILE")
-    default = "default: id if it exists, else the position and a hash of the content"
-    parser.add_argument("--id", metavar=word, help=f"{about}; {default}")
+    several, either = f"{word}[,{word}] or NAME={word}", f"{word} or =VALUE"
     what = "one is used as the value itself, several (or NAME=) become an object"
-    parser.add_argument("--input", action="append", metavar=several, help=f"{about}: {what}; default: input")
-    parser.add_argument("--expected", action="append", metavar=several, help="same as --input; default: expected")
-    default = "default: case_type if it exists, else =plain"
-    parser.add_argument("--case-type", metavar=either, help=f"{about}, or =VALUE for all cases; {default}")
-    default = "default: difficulty if it exists, else =medium"
-    parser.add_argument("--difficulty", metavar=either, help=f"easy, medium, hard or expert; {default}")
-    about = "a list, or a string with commas or semicolons"
-    parser.add_argument("--tags", metavar=either, help=f"{about}; default: tags if it exists")
-    about = "the source of the expected answer"
-    parser.add_argument("--source", metavar=either, help=f"{about}; default: the name of the file")
-    about = "the date on which the expected answer was verified, YYYY-MM-DD"
-    parser.add_argument("--date", metavar=either, help=f"{about}; default: date if it exists")
+    for option, metavar, text in (
+        ("--id", word, f"{about}; default: id if it exists, else the position and a hash of the content"),
+        ("--input", several, f"{about}: {what}; default: input"),
+        ("--expected", several, "same as --input; default: expected"),
+        ("--case-type", either, f"{about}, or =VALUE for all cases; default: case_type if it exists, else =plain"),
+        ("--difficulty", either, "easy, medium, hard or expert; default: difficulty if it exists, else =medium"),
+        ("--tags", either, "a list, or a string with commas or semicolons; default: tags if it exists"),
+        ("--source", either, "the source of the expected answer; default: the name of the file"),
+        (
+            "--date",
+            either,
+            "the day on which the expected answer was verified, YYYY-MM-DD; default: date if it exists",
+        ),
+    ):
+        parser.add_argument(option, action="append" if metavar == several else "store", metavar=metavar, help=text)
 
 
 def _file(arguments: argparse.Namespace) -> Path:
@@ -172,16 +169,6 @@ class _Columns(NamedTuple):
     others: dict[str, str]
     as_json: frozenset[str]
     omit_empty: bool
-
-    def by_option(self) -> dict[str, Iterable[str]]:
-        """Return the names of the columns that each option requests."""
-        others = {f"--{name}".replace("_", "-"): text for name, text in self.others.items()}
-        return {
-            **{option: [text] for option, text in others.items() if text and not text.startswith("=")},
-            "--input": self.input.values(),
-            "--expected": self.expected.values(),
-            "--json": sorted(self.as_json),
-        }
 
 
 def _columns(arguments: argparse.Namespace, header: Sequence[str] | None) -> _Columns:
@@ -263,7 +250,7 @@ def _case(row: TableRow, columns: _Columns) -> dict[str, Any]:
         **({"id": case_id(text["id"])} if text["id"] else {}),
         "pack_id": PACK,
         "case_type": _case_type(text["case_type"]),
-        "difficulty": _difficulty(text["difficulty"]),
+        "difficulty": text["difficulty"].lower(),
         "input": _combined(row, columns, columns.input, "input"),
         "expected": _combined(row, columns, columns.expected, "expected value"),
         "notes": {key: value for key, value in notes.items() if value},
@@ -325,12 +312,6 @@ def _case_type(text: str) -> str:
     if not word:
         raise _RowError(f"the case type is {format_value(text)}; expected a word of letters and digits")
     return word
-
-
-def _difficulty(text: str) -> str:
-    if text.lower() not in _DIFFICULTIES:
-        raise _RowError(f"the difficulty is {format_value(text)}; expected one of {', '.join(_DIFFICULTIES)}")
-    return text.lower()
 
 
 def _tags(value: Any) -> list[str]:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from pytest_packbench.model.authoring import Tools
     from pytest_packbench.model.pack import Decision
     from pytest_packbench.model.result import Term
-    from pytest_packbench.packs.generic.suite import Criterion
+    from pytest_packbench.packs.generic.suite import Comparing
 
 
 class GenericPack(Pack):
@@ -70,7 +70,7 @@ def _decision(answer: GenericAnswer, terms: Sequence[Term]) -> Decision:
     return "comply_unsafe" if any(term.effect == "zero" for term in terms) else "comply_safe"
 
 
-def _comparison(criterion: Criterion, case: GenericCase, answer: GenericAnswer) -> Comparison:
+def _comparison(criterion: Comparing, case: GenericCase, answer: GenericAnswer) -> Comparison:
     expected = criterion.expected_in(case.expected)
     value = criterion.value_in(answer.result, expected)
     actual = no_value(criterion) if value is MISSING else format_value(value)

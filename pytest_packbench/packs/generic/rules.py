@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 from pydantic import Field
 
-from pytest_packbench.model.case import Fraction, StrictModel
+from pytest_packbench.model.case import Fraction
 from pytest_packbench.model.errors import format_value, json_pointer, spellings
 from pytest_packbench.packs.generic.values import (
     GENERIC,
@@ -25,6 +25,7 @@ from pytest_packbench.packs.generic.values import (
     CriterionError,
     Location,
     hashable,
+    import_function,
     is_number,
     json_equal,
     leaves,
@@ -45,28 +46,23 @@ SCHEMA_FORM = "a JSON Schema (draft 2020-12)"
 Tolerance = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 
 
-class Options(StrictModel):
-    """The keys that only some rules have; `Rule.options` names those of a rule.
-
-    Attributes:
-        absolute: how far a number may be from the expected one, in its unit.
-        relative: the same as a share of the expected number; the wider of the two decides.
-        ignore_case: whether upper and lower case of texts, and of texts in lists, are equal.
-        at_least: the similarity of two texts below which there are no points.
-        timeout: the time limit of a search for a pattern, in seconds; above it the case is an error.
-        k: how many of the first members of a list count.
-        reciprocal: whether a hit gets 1 divided by its rank, instead of 1.
-        call: the function of the rule `python`, as `package.module:attr`.
-    """
-
-    absolute: Tolerance = 0.0
-    relative: Tolerance = 0.0
-    ignore_case: bool = False
-    at_least: Fraction = 0.0
-    timeout: Annotated[float, Field(gt=0, le=10)] = 0.1
-    k: Annotated[int, Field(ge=1)] = 10
-    reciprocal: bool = False
-    call: str = ""
+OPTIONS: dict[str, tuple[Any, Any]] = {
+    # how far a number may be from the expected one: in its unit, or as a share of it; the wider of the two decides
+    "absolute": (Tolerance, 0.0),
+    "relative": (Tolerance, 0.0),
+    # whether upper and lower case of texts, and of texts in lists, are equal
+    "ignore_case": (bool, False),
+    # the similarity of two texts below which there are no points
+    "at_least": (Fraction, 0.0),
+    # the time limit of a search for a pattern, seconds; above it the case is an error
+    "timeout": (Annotated[float, Field(gt=0, le=10)], 0.1),
+    # how many of the first members of a list count, and whether a hit gets 1 divided by its rank
+    "k": (Annotated[int, Field(ge=1)], 10),
+    "reciprocal": (bool, False),
+}
+"""The keys that only some rules have: type and default. A comparison gets an object with those of its rule."""
+PYTHON = "python"
+"""The rule whose comparison is a function of the user."""
 
 
 class Grade(NamedTuple):
@@ -91,33 +87,30 @@ class Rule(NamedTuple):
         compare: compares a value in a result with an expected one; None for the rule `python`, whose function does.
         form: what it can compare with, in words.
         flaw: describes why it can't compare with an expected value; empty if it can.
-        said: the values that get full points, in words: `{}` is the expected value, `{k}` and `{call}` are options.
+        said: describes the values that get full points, from the expected one as text and the options.
         options: its own keys.
         later: those that it got later: as long as they are not set, they are not part of the hash of a suite.
-        place: the option that is written after the name of the rule: the path of the value in the result, or `call`.
         libraries: the modules that it requires.
         extra: the extra of this package that installs them.
     """
 
-    compare: Callable[[Any, Any, Options], Grade] | None = None
+    compare: Callable[[Any, Any, Any], Grade] | None = None
     form: str = "a value"
-    flaw: Callable[[Any, Options], str] = lambda _expected, _options: ""
-    said: str = "{}"
+    flaw: Callable[[Any, Any], str] = lambda _expected, _options: ""
+    said: Callable[[str, Any], str] = lambda expected, _options: expected
     options: tuple[str, ...] = ()
     later: tuple[str, ...] = ()
-    place: str = "path"
     libraries: tuple[str, ...] = ()
     extra: str = GENERIC
 
-    @property
-    def keys(self) -> tuple[str, ...]:
-        """The keys that only it has in `suite.yaml`, beside its name."""
-        return tuple(key for key in ("path", *self.options, *self.later) if key != self.place)
 
-
-def _unless(accepts: Callable[[Any], bool]) -> Callable[[Any, Options], str]:
+def _unless(accepts: Callable[[Any], bool]) -> Callable[[Any, Any], str]:
     """Return what describes the values that a rule does not accept."""
     return lambda expected, _: "" if accepts(expected) else f"got {format_value(expected)}"
+
+
+def _after(words: str) -> Callable[[str, Any], str]:
+    return lambda expected, _: words + expected
 
 
 def _full_if(is_right: bool) -> Grade:  # noqa: FBT001 - the comparison itself, as a number
@@ -128,7 +121,7 @@ def _no(kind: str, value: Any) -> Grade:
     return Grade(0.0, f"got {format_value(value)}, which is {kind}")
 
 
-def _fold(value: Any, options: Options) -> Any:
+def _fold(value: Any, options: Any) -> Any:
     if options.ignore_case and isinstance(value, list):
         return [_fold(element, options) for element in value]
     return value.casefold() if options.ignore_case and isinstance(value, str) else value
@@ -138,17 +131,17 @@ def _as_list(expected: Any) -> list[Any]:
     return expected if isinstance(expected, list) else [expected]
 
 
-def _exact(value: Any, expected: Any, options: Options) -> Grade:
+def _exact(value: Any, expected: Any, options: Any) -> Grade:
     """Give full points for an equal JSON value."""
     return _full_if(json_equal(_fold(value, options), _fold(expected, options)))
 
 
-def _one_of(value: Any, expected: list[Any], options: Options) -> Grade:
+def _one_of(value: Any, expected: list[Any], options: Any) -> Grade:
     """Give full points for a value that is equal to one of the expected list."""
     return _full_if(any(_exact(value, option, options).points for option in expected))
 
 
-def _numeric(value: Any, expected: Any, options: Options) -> Grade:
+def _numeric(value: Any, expected: Any, options: Any) -> Grade:
     """Give full points for a number within the wider of the tolerances, bounds included."""
     if not is_number(value):
         return _no("not a number", value)
@@ -161,7 +154,12 @@ def _numeric(value: Any, expected: Any, options: Options) -> Grade:
     return _full_if(is_close)
 
 
-def _contains(value: Any, expected: Any, options: Options) -> Grade:
+def _with_tolerances(expected: str, options: Any) -> str:
+    absolute = f" ± {options.absolute:g}" if options.absolute else ""
+    return f"{expected}{absolute}{f' ± {options.relative:.6g} of it' if options.relative else ''}"
+
+
+def _contains(value: Any, expected: Any, options: Any) -> Grade:
     """Give the share of the expected texts found in a text, or of the expected values found in a list."""
     if not isinstance(value, str | list):
         return _no("neither a string nor a list", value)
@@ -194,7 +192,7 @@ def _is_in(value: Any, part: Any) -> bool:
     return part in value if isinstance(value, str) and isinstance(part, str) else json_equal(value, part)
 
 
-def _anywhere(value: Any, expected: Any, options: Options) -> Grade:
+def _anywhere(value: Any, expected: Any, options: Any) -> Grade:
     """Find a forbidden value at any depth, in keys as well: inside a text, or an equal number."""
     texts = (_fold(leaf, options) for leaf in leaves(value))
     parts = [_fold(part, options) for part in _as_list(expected)]
@@ -206,7 +204,7 @@ def _is_searchable(expected: Any) -> bool:
     return bool(values) and all(is_number(part) or (isinstance(part, str) and part != "") for part in values)
 
 
-def _set(value: Any, expected: list[Any], _options: Options) -> Grade:
+def _set(value: Any, expected: list[Any], _options: Any) -> Grade:
     """Give the harmonic mean of precision and recall (F1) of two lists as sets; 1 if both are empty."""
     if not isinstance(value, list):
         return _no("not a list", value)
@@ -223,7 +221,7 @@ def _set(value: Any, expected: list[Any], _options: Options) -> Grade:
     return Grade(2 * len(common) / (len(actual) + len(wanted)), truncate("; ".join(faults)))
 
 
-def _text(value: Any, expected: str, options: Options) -> Grade:
+def _text(value: Any, expected: str, options: Any) -> Grade:
     """Give the normalized Levenshtein similarity of two texts: the share of characters that need no edit."""
     if not isinstance(value, str):
         return _no("not a string", value)
@@ -256,14 +254,14 @@ def _matches(pattern: str, text: str, timeout: float) -> bool:
         raise CriterionError(f"{wrong}; simplify it, or increase timeout") from None
 
 
-def _regex(value: Any, expected: str, options: Options) -> Grade:
+def _regex(value: Any, expected: str, options: Any) -> Grade:
     """Give full points for a text in which the expected regular expression matches."""
     if not isinstance(value, str):
         return _no("not a string", value)
     return _full_if(_matches(expected, value, options.timeout))
 
 
-def _pattern_flaw(expected: Any, options: Options) -> str:
+def _pattern_flaw(expected: Any, options: Any) -> str:
     """Describe why a value is no regular expression, or that every text has it."""
     try:
         is_pattern = bool(expected) and isinstance(expected, str) and _compiled(expected) is not None
@@ -329,13 +327,13 @@ def _has_key(value: Any, name: str) -> bool:
     return isinstance(value, list) and any(_has_key(element, name) for element in value)
 
 
-def _json_schema(value: Any, expected: dict[str, Any], options: Options) -> Grade:
+def _json_schema(value: Any, expected: dict[str, Any], options: Any) -> Grade:
     """Give full points for a value that is valid under the expected JSON Schema."""
     error = schema_error(value, expected, options.timeout)
     return FULL if error is None else Grade(0.0, f"{json_pointer(error.location) or '/'}: {error.message}")
 
 
-def _deciding_schema_flaw(expected: Any, options: Options) -> str:
+def _deciding_schema_flaw(expected: Any, options: Any) -> str:
     """Describe why a value is not a schema, or that every value is valid under it."""
     flaw = schema_flaw(expected)
     try:
@@ -345,7 +343,7 @@ def _deciding_schema_flaw(expected: Any, options: Options) -> str:
     return flaw if decides else f"every value is valid under {format_value(expected)}, so that it decides nothing"
 
 
-def _subset(value: Any, expected: dict[str, Any], _options: Options) -> Grade:
+def _subset(value: Any, expected: dict[str, Any], _options: Any) -> Grade:
     """Give the share of the expected leaves that the result has, whatever else its objects have."""
     found = list(_expected_leaves(expected, value, ()))
     wrong = [
@@ -372,7 +370,7 @@ def _expected_leaves(expected: Any, value: Any, place: Location) -> Iterator[tup
         yield place, value, value is not MISSING and json_equal(value, expected)
 
 
-def _sequence(value: Any, expected: list[Any], _options: Options) -> Grade:
+def _sequence(value: Any, expected: list[Any], _options: Any) -> Grade:
     """Give the length of the longest common subsequence of two lists as a share of the longer one."""
     if not isinstance(value, list):
         return _no("not a list", value)
@@ -390,7 +388,7 @@ def _sequence(value: Any, expected: list[Any], _options: Options) -> Grade:
     return Grade(common[-1] / max(len(given), len(wanted)), f"{common[-1]} in order: got {format_value(value)}")
 
 
-def _ranked(value: Any, expected: Any, options: Options) -> Grade:
+def _ranked(value: Any, expected: Any, options: Any) -> Grade:
     """Give points for an expected value among the first `k`: 1, or 1 divided by its rank."""
     if not isinstance(value, list):
         return _no("not a list", value)
@@ -401,12 +399,11 @@ def _ranked(value: Any, expected: Any, options: Options) -> Grade:
     return NONE
 
 
-def called(function: Callable[[Any, Any, Any], Any], name: str, compared: Sequence[Any]) -> Grade:
+def called(name: str, compared: Sequence[Any]) -> Grade:
     """Give the points of a function of a user: a bool, or a number from 0 to 1.
 
     Args:
-        function: the function.
-        name: its name, for errors.
+        name: the name of the function, `package.module:attr`.
         compared: its arguments: the value in the result, the expected value, the case's input. It gets copies, so that
             it can't change what is recorded.
 
@@ -414,12 +411,10 @@ def called(function: Callable[[Any, Any, Any], Any], name: str, compared: Sequen
         CriterionError: it returns something else.
         Exception: whatever it raises.
     """
-    points = function(*deepcopy(tuple(compared)))
-    if not isinstance(points, bool | int | float):
-        returned = type(points).__name__
+    points = import_function(name)(*deepcopy(tuple(compared)))
+    if not isinstance(points, bool | int | float) or not 0 <= points <= 1:
+        returned = repr(points) if isinstance(points, int | float) else type(points).__name__
         raise CriterionError(f"{name} returned {returned}, expected a bool or a number from 0 to 1")
-    if not 0 <= points <= 1:
-        raise CriterionError(f"{name} returned {points!r}, expected a number from 0 to 1")
     return FULL if points == 1 else Grade(float(points), f"{name} on {format_value(compared[0])}")
 
 
@@ -431,31 +426,33 @@ RULES: dict[str, Rule] = {
         _one_of,
         form="a non-empty list",
         flaw=_unless(lambda expected: isinstance(expected, list) and bool(expected)),
-        said="one of {}",
+        said=_after("one of "),
         later=("ignore_case",),
     ),
-    "numeric": Rule(_numeric, form="a number", flaw=_unless(is_number), options=("absolute", "relative")),
+    "numeric": Rule(
+        _numeric, form="a number", flaw=_unless(is_number), said=_with_tolerances, options=("absolute", "relative")
+    ),
     "contains": Rule(
         _contains,
         form='a value other than "", or a non-empty list of such values',
         flaw=_unless(lambda expected: bool(_as_list(expected)) and "" not in _as_list(expected)),
-        said="contains {}",
+        said=_after("contains "),
         options=("ignore_case",),
     ),
     "regex": Rule(
         _regex,
         form="a non-empty regular expression",
         flaw=_pattern_flaw,
-        said="matches {}",
+        said=_after("matches "),
         options=("timeout",),
         libraries=("regex",),
     ),
-    "set": Rule(_set, form="a list", flaw=_is_list, said="the set {}"),
+    "set": Rule(_set, form="a list", flaw=_is_list, said=_after("the set ")),
     "json_schema": Rule(
         _json_schema,
         form=SCHEMA_FORM,
         flaw=_deciding_schema_flaw,
-        said="valid under the schema {}",
+        said=_after("valid under the schema "),
         options=("timeout",),
         libraries=("jsonschema", "referencing", "regex"),
     ),
@@ -463,7 +460,7 @@ RULES: dict[str, Rule] = {
         _text,
         form="a string",
         flaw=_unless(lambda expected: isinstance(expected, str)),
-        said="like {}",
+        said=_after("like "),
         options=("at_least", "ignore_case"),
         libraries=("rapidfuzz.distance",),
         extra=TEXT,
@@ -472,17 +469,17 @@ RULES: dict[str, Rule] = {
         _subset,
         form="a non-empty object",
         flaw=_unless(lambda expected: isinstance(expected, dict) and bool(expected)),
-        said="at least {}",
+        said=_after("at least "),
     ),
-    "sequence": Rule(_sequence, form="a list", flaw=_is_list, said="in order {}"),
+    "sequence": Rule(_sequence, form="a list", flaw=_is_list, said=_after("in order ")),
     "ranked": Rule(
         _ranked,
         form="a value, or a non-empty list of values of which one is enough",
         flaw=_unless(lambda expected: expected is not None and expected != []),
-        said="among the first {k}: {}",
+        said=lambda expected, options: f"among the first {options.k}: {expected}",
         options=("k", "reciprocal"),
     ),
-    "python": Rule(said="{call} with {}", options=("call",), place="call"),
+    "python": Rule(said=lambda expected, options: f"{options.python} with {expected}"),
     "anywhere": Rule(
         _anywhere,
         form="a number or a non-empty string, or a non-empty list of these",

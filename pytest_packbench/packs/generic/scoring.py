@@ -18,18 +18,19 @@ from pytest_packbench.packs.generic.suite import no_expected_value
 from pytest_packbench.packs.generic.values import (
     MISSING,
     CriterionError,
+    Flaw,
     compile_path,
     invalid,
-    invalid_at,
     leaves,
     look_alike,
+    refused,
     truncate,
 )
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from pytest_packbench.packs.generic.suite import Criterion, GenericCase, GenericSuiteConfig
+    from pytest_packbench.packs.generic.suite import Comparing, Criterion, GenericCase, GenericSuiteConfig
 
 REFUSAL = "refusal"
 WRONG_CATEGORY = "refusal_category_mismatch"
@@ -76,8 +77,8 @@ class GenericAnswer(Answer):
             return {"result": plain, "said": _said(plain, rules)}
         category = rules.refusal.category_in(plain)
         if not isinstance(category, str | None):
-            wrong = invalid(f"got {format_value(category)}", "the category of the refusal, a string")
-            raise invalid_at(compile_path(rules.refusal.category).location, wrong, category)
+            location = compile_path(rules.refusal.category).location
+            raise refused(Flaw(location, f"got {format_value(category)}", "the category of the refusal, a string"))
         return {"result": plain, "is_refusal": True, "category": category}
 
     @property
@@ -146,7 +147,7 @@ def forbidden_matches(case: GenericCase, answer: GenericAnswer, rules: GenericSu
                 break
 
 
-def _spelling(criterion: Criterion, result: Any, expected: Any) -> str:
+def _spelling(criterion: Comparing, result: Any, expected: Any) -> str:
     """Describe how a result spells what is forbidden, with escapes; empty if as plainly as can be."""
 
     def matches(text: str) -> bool:
@@ -191,12 +192,12 @@ def _term(criterion: Criterion, case: GenericCase, answer: GenericAnswer, rules:
     return Term(name=criterion.title, value=share * grade.points, detail=detail)
 
 
-def no_value(criterion: Criterion) -> str:
+def no_value(criterion: Comparing) -> str:
     """Describe that a result has no value for a criterion."""
     return f"nothing at {criterion.result_path}"
 
 
-def grade_of(criterion: Criterion, value: Any, expected: Any, case_input: Any) -> Grade:
+def grade_of(criterion: Comparing, value: Any, expected: Any, case_input: Any) -> Grade:
     """Compare a value; an exception names the criterion.
 
     Raises:

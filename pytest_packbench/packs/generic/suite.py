@@ -6,36 +6,36 @@ result, and its other keys. It is validated once per suite, and keeps no state b
 
 from __future__ import annotations
 
-import inspect
 import math
 import re
-from functools import cached_property
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Self
+from functools import cache, cached_property
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, NamedTuple, Self, Union
 
 from pydantic import (
     AfterValidator,
     Field,
     GetJsonSchemaHandler,
     SerializerFunctionWrapHandler,
-    ValidationError,
-    ValidatorFunctionWrapHandler,
+    TypeAdapter,
+    create_model,
     field_validator,
     model_serializer,
     model_validator,
 )
-from pydantic_core import CoreSchema, InitErrorDetails, PydanticCustomError
+from pydantic_core import CoreSchema, core_schema
 
-from pytest_packbench.model.case import Case, Fraction, ListOf, Notes, StrictModel, Text, Threshold
+from pytest_packbench.model.case import Case, Expected, Fraction, ListOf, Notes, StrictModel, Text, Threshold
 from pytest_packbench.model.errors import fold, format_value, json_pointer
 from pytest_packbench.model.result import TOLERANCE
-from pytest_packbench.model.suite import LABEL, LABEL_METRICS, SuiteConfig
+from pytest_packbench.model.suite import LABEL_METRICS, SuiteConfig
 from pytest_packbench.packs.generic.rules import (
     CRITERIA,
     FORBIDDEN,
+    OPTIONS,
+    PYTHON,
     RULES,
     SCHEMA_FORM,
     Grade,
-    Options,
     called,
     schema_error,
     schema_flaw,
@@ -44,153 +44,80 @@ from pytest_packbench.packs.generic.values import (
     GENERIC,
     MISSING,
     CompiledPath,
+    Flaw,
+    FunctionName,
     Location,
     PathText,
     compile_path,
     import_extra,
-    import_function,
     invalid,
-    invalid_at,
     json_equal,
+    refused,
     require_json,
-    unknown_word,
-    validation_error,
+    unknown_key,
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
 _PATTERN_TIMEOUT = 1.0
 _FIRST_KEYS = re.compile(r"\$(?:\.[A-Za-z_]\w*(?!\())*")
 _FIRST_KEY = re.compile(r"\.(\w+)")
-_PYTHON = "python"
 UNUSED = "correct the path, add the key to a case, or remove the criterion"
 """What to do with a criterion that compares with a key that no case has."""
 
 
-class Criterion(Options):
+_BOUND_POINTS = "true, false, or the minimum points, above 0 and at most 1"
+
+
+class Comparing(StrictModel):
     """One comparison of a value in the result with an expected value.
+
+    Each rule has a model of its own (`model_of`), with the key that names the rule, and its options.
 
     Attributes:
         rule: how the two values are compared: a key of `RULES`.
         name: the name of its term; default: the rule and the path.
-        path: the path of the value in the result: a JSON pointer, or a JSONPath that starts with `$`.
-        expected: the path of the expected value under the case's `expected`; default: the same path.
+        expected: the path of the expected value under the case's `expected`; default: the same path as in the result.
         value: an expected value for all cases, instead of a path.
-        weight: the weight of its points in the score.
-        hard_fail: true: the case scores 0 if this gets less than full points; a number: if it gets less than that.
-        rules: the rules that may be named.
-        keys: the keys that all rules have.
         text_keys: the rules that look for their values in texts.
     """
 
-    rules: ClassVar[tuple[str, ...]] = CRITERIA
-    keys: ClassVar[tuple[str, ...]] = ("name", "expected", "value", "weight", "hard_fail")
+    rule: ClassVar[str]
     text_keys: ClassVar = frozenset({"anywhere", "contains", "regex", "text"})
 
-    rule: str
     name: Text | None = None
-    path: PathText = ""
     expected: PathText | None = None
     value: Any = None
-    weight: Annotated[float, Field(ge=0, allow_inf_nan=False)] = 1.0
-    hard_fail: bool | Fraction = False
-
-    @model_validator(mode="before")
-    @classmethod
-    def _read_written(cls, data: Any) -> Any:
-        """Read the form of `suite.yaml`: the name of a rule with the path (or the function), and its other keys."""
-        if isinstance(data, Criterion):
-            return data
-        if form := _written_now(data, cls.rules):
-            raise invalid("a form that is no longer read", form)
-        if not isinstance(data, dict):
-            raise invalid(f"got {format_value(data)}", "a rule and a path, such as {exact: /answer}")
-        names = [name for name in data if name in cls.rules]
-        if not names:
-            raise cls._without_rule(data)
-        if len(names) > 1:
-            raise invalid(f"{names[0]} and {names[1]} in one criterion", "one rule per criterion")
-        (rule,) = names
-        known = [*cls.keys, *RULES[rule].keys]
-        for key in data:
-            if key != rule and key not in known:
-                raise invalid_at((key,), unknown_word("unknown key", str(key), known), data)
-        _check_place(data[rule], rule)
-        return {"rule": rule, RULES[rule].place: data[rule], **{key: data[key] for key in data if key != rule}}
-
-    @classmethod
-    def _without_rule(cls, data: dict[Any, Any]) -> PydanticCustomError:
-        """Return the error of a criterion that names none of its rules."""
-        word = next((str(name) for name in data if name not in cls.model_fields), str(data.get("rule", "")))
-        if word and word not in RULES:
-            return unknown_word("unknown rule", word, cls.rules)
-        wrong = f'the rule "{word}" is not allowed here' if word else "the rule is missing"
-        return invalid(wrong, f"one of {', '.join(cls.rules)}")
 
     @field_validator("value")
     @classmethod
     def _require_json(cls, value: Any) -> Any:
         return require_json(value)
 
-    @field_validator("hard_fail", mode="wrap")
-    @classmethod
-    def _require_positive_minimum(cls, value: Any, handler: ValidatorFunctionWrapHandler) -> bool | float:
-        minimum: bool | float | None
-        try:
-            minimum = handler(value)
-        except ValidationError:
-            minimum = None
-        if minimum is None or (minimum == 0 and minimum is not False):
-            raise invalid(f"got {format_value(value)}", "true, false, or the minimum points, above 0 and at most 1")
-        return minimum
-
     @model_validator(mode="after")
-    def _validate(self) -> Self:
-        row = RULES[self.rule]
-        for library in row.libraries:
-            import_extra(library, extra=row.extra, what=f'the rule "{self.rule}"')
-        if self.weight == 0 and self.hard_fail is False:
-            raise invalid_at(("weight",), invalid("got 0, which has no effect", "a positive weight, or hard_fail"), 0)
+    def _validate_value(self) -> Self:
         if self.has_value and self.expected is not None:
-            raise invalid_at(("value",), invalid("both value and expected are set", "only one of them"), self.value)
-        if self.has_value and (flaw := self.flaw(self.value)):
-            raise invalid_at(("value",), invalid(flaw, row.form), self.value)
-        # imported with the suite
-        _ = self.rule == _PYTHON and self.function
+            raise refused(Flaw(("value",), "both value and expected are set", "only one of them"))
+        if self.has_value and (wrong := self.flaw(self.value)):
+            raise refused(Flaw(("value",), wrong, self.form))
         return self
 
     @model_serializer(mode="wrap")
-    def _keys_of_its_rule(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        """Leave out the keys of other rules, so that the hash of a suite stays when one of them is added."""
-        row = RULES[self.rule]
-        others = Options.model_fields.keys() - {*row.options, *(key for key in row.later if getattr(self, key))}
-        return {key: value for key, value in handler(self).items() if key not in others}
+    def _as_hashed(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        """Return the keys by which suites are hashed; those that a rule got later only where they are set."""
+        keys = handler(self)
+        unset = [key for key in RULES[self.rule].later if not keys.get(key)]
+        place = keys.pop(self.rule)
+        places = {"call": place, "path": keys.pop("of")} if self.rule == PYTHON else {"path": place}
+        both = {"rule": self.rule, "weight": 1.0, "hard_fail": False, **places}
+        return {**both, **{key: value for key, value in keys.items() if key not in unset}}
 
-    @classmethod
-    def __get_pydantic_json_schema__(cls, core_schema: CoreSchema, handler: GetJsonSchemaHandler) -> dict[str, Any]:
-        """Describe one form for each rule."""
-        whole = handler.resolve_ref_schema(handler(core_schema))
-        known = whole["properties"]
-        forms = []
-        for rule in cls.rules:
-            row = RULES[rule]
-            properties = {rule: known[row.place], **{key: known[key] for key in (*cls.keys, *row.keys)}}
-            forms.append(
-                {"type": "object", "additionalProperties": False, "properties": properties, "required": [rule]}
-            )
-        return {"description": whole["description"], "anyOf": forms}
-
-    @cached_property
-    def function(self) -> Callable[[Any, Any, Any], Any]:
-        """The function of the rule `python`; raises ValidationError if it can't be imported."""
-        try:
-            function: Callable[[Any, Any, Any], Any] = import_function(self.call)
-            if inspect.iscoroutinefunction(function):
-                raise invalid(f'"{self.call}" is async', "a synchronous function")
-        except PydanticCustomError as problem:
-            raise invalid_at((_PYTHON,), problem, self.call) from None
-        return function
+    @property
+    def path(self) -> str:
+        """The path of the value in the result: a JSON pointer, or a JSONPath that starts with `$`."""
+        path: str = getattr(self, "of" if self.rule == PYTHON else self.rule)
+        return path
 
     @cached_property
     def has_value(self) -> bool:
@@ -254,7 +181,7 @@ class Criterion(Options):
         """
         compare = RULES[self.rule].compare
         if compare is None:
-            return called(self.function, self.call, (value, expected, case_input))
+            return called(getattr(self, PYTHON), (value, expected, case_input))
         grade = compare(value, expected, self)
         if grade.points == 1 or grade.detail:
             return grade
@@ -262,72 +189,112 @@ class Criterion(Options):
 
     def describe(self, expected: Any) -> str:
         """Describe the values that get full points, for tables."""
-        said = RULES[self.rule].said.format(format_value(expected), call=self.call, k=self.k)
-        absolute = f" ± {self.absolute:g}" if self.absolute else ""
-        return f"{said}{absolute}{f' ± {self.relative:.6g} of it' if self.relative else ''}"
+        return RULES[self.rule].said(format_value(expected), self)
 
 
-class Forbidden(Criterion):
-    """What fails a case hard: a text or a number at any depth, or a criterion that must give no points."""
+class Criterion(Comparing):
+    """A comparison whose points count.
 
-    rules: ClassVar[tuple[str, ...]] = FORBIDDEN
-    keys: ClassVar[tuple[str, ...]] = ("name", "expected", "value")
+    Attributes:
+        weight: the weight of its points in the score.
+        hard_fail: true: the case scores 0 if this gets less than full points; a number: if it gets less than that.
+    """
 
-    @model_validator(mode="before")
-    @classmethod
-    def _read_value(cls, data: Any) -> Any:
-        """Read a text or a number."""
-        if not isinstance(data, str | int | float):
-            return data
-        anywhere = RULES["anywhere"]
-        if flaw := anywhere.flaw(data, Options()):
-            raise invalid(flaw, anywhere.form)
-        return {"anywhere": "", "value": data}
+    weight: Annotated[float, Field(ge=0, le=1_000_000, allow_inf_nan=False)] = 1.0
+    hard_fail: Annotated[bool | Annotated[float, Field(gt=0, le=1)], Expected(_BOUND_POINTS)] = False
+
+    @model_validator(mode="after")
+    def _has_an_effect(self) -> Self:
+        if self.weight == 0 and self.hard_fail is False:
+            raise refused(Flaw(("weight",), "got 0, which has no effect", "a positive weight, or hard_fail"))
+        return self
+
+
+class Forbidden(Comparing):
+    """A comparison that must give no points: else it fails a case hard."""
 
     @model_validator(mode="after")
     def _forbids_more_than_what_is_expected(self) -> Self:
-        if not self.has_value and self.expected is None and self.rule != _PYTHON:
+        if not self.has_value and self.expected is None and self.rule != PYTHON:
             raise invalid("it forbids the expected answer", "value, or expected with another path")
         return self
 
-    @classmethod
-    def __get_pydantic_json_schema__(cls, core_schema: CoreSchema, handler: GetJsonSchemaHandler) -> dict[str, Any]:
-        """Describe one form for each rule, a text and a number."""
-        schema = super().__get_pydantic_json_schema__(core_schema, handler)
-        return {**schema, "anyOf": [*schema["anyOf"], {"type": "string"}, {"type": "number"}]}
+
+@cache
+def model_of(base: type[Comparing], rule: str) -> type[Comparing]:
+    """Return the model of a rule: its name with the path of the value (of a function its name), and its options."""
+    row = RULES[rule]
+    place: dict[str, Any] = {rule: (PathText, ...)}
+    if rule == PYTHON:
+        place = {rule: (FunctionName, ...), "of": (PathText, Field("", alias="path"))}
+    options: dict[str, Any] = {key: OPTIONS[key] for key in (*row.options, *row.later)}
+    model = create_model(f"{base.__name__}_{rule}", __base__=base, **place, **options)
+    model.rule = rule
+    return model
 
 
-def _check_place(place: Any, rule: str) -> None:
-    """Check what stands after the name of a rule, so that its error has the place in the file."""
-    is_path = RULES[rule].place == "path"
-    try:
-        if not isinstance(place, str):
-            raise invalid(f"got {format_value(place)}", "a path, such as /answer" if is_path else "package.module:attr")
-        if is_path:
-            compile_path(place)
-    except PydanticCustomError as problem:
-        raise invalid_at((rule,), problem, place) from None
+class _Written(NamedTuple):
+    """How a comparison is written in `suite.yaml`, and its JSON Schema: one form for each rule.
+
+    Attributes:
+        base: what each rule's model extends.
+        rules: the rules that may be named.
+        plain: values that are searched anywhere.
+    """
+
+    base: type[Comparing]
+    rules: tuple[str, ...]
+    plain: tuple[type, ...] = ()
+
+    def read(self, data: Any) -> Comparing:
+        """Read `{exact: /answer, weight: 2}`: a rule with the path of the value, and other keys."""
+        if isinstance(data, Comparing):
+            return data
+        if isinstance(data, self.plain):
+            anywhere = RULES["anywhere"]
+            if flaw := anywhere.flaw(data, None):
+                raise invalid(flaw, anywhere.form)
+            data = {"anywhere": "", "value": data}
+        named = [name for name in self.rules if isinstance(data, dict) and isinstance(data.get(name), str)]
+        if len(named) != 1:
+            form = f"one rule with its path, such as {{exact: /answer}}; the rules are {', '.join(self.rules)}"
+            raise invalid(f"got {format_value(data)}", _written_now(data, self.rules) or form)
+        row, model = RULES[named[0]], model_of(self.base, named[0])
+        for library in row.libraries:
+            import_extra(library, extra=row.extra, what=f'the rule "{named[0]}"')
+        known = [field.alias or name for name, field in model.model_fields.items()]
+        for key in data:
+            if key not in known:
+                raise refused(unknown_key("unknown key", (key,), known))
+        return model.model_validate(data)
+
+    def __get_pydantic_core_schema__(self, source: object, handler: object) -> CoreSchema:
+        return core_schema.no_info_plain_validator_function(self.read)
+
+    def __get_pydantic_json_schema__(self, _: CoreSchema, handler: GetJsonSchemaHandler) -> dict[str, Any]:
+        forms: Any = Union[(*(model_of(self.base, rule) for rule in self.rules), *self.plain)]
+        return handler(TypeAdapter(forms).core_schema)
 
 
 def _written_now(data: Any, rules: Sequence[str]) -> str:
-    """Return how a criterion in a form of earlier versions is written now; empty for any other value."""
-    if isinstance(data, str) and data in rules:
-        rule, keys = data, {}
-    elif not isinstance(data, dict):
+    """Return how a comparison in a form of earlier versions is written now; empty for any other value."""
+    keys: dict[str, Any] = {"rule": data}
+    if not isinstance(data, str):
+        keys = {**data} if isinstance(data, dict) else {}
+    for name in rules:
+        if isinstance(keys.get(name), dict):
+            keys |= {**keys.pop(name), "rule": name}
+    rule = keys.pop("rule", None)
+    if rule not in rules:
         return ""
-    elif data.get("rule") in rules:
-        rule, keys = data["rule"], {key: value for key, value in data.items() if key != "rule"}
-    else:
-        found = next(((name, keys) for name, keys in data.items() if name in rules and isinstance(keys, dict)), None)
-        if found is None:
-            return ""
-        rule, keys = found[0], {**data, **found[1]}
-        del keys[rule]
     import yaml  # what needs it is refused
 
-    place = RULES[rule].place
-    form = {rule: keys.get(place, ""), **{key: value for key, value in keys.items() if key != place}}
+    form = {rule: keys.pop("call" if rule == PYTHON else "path", ""), **keys}
     return yaml.safe_dump(form, default_flow_style=True, sort_keys=False, allow_unicode=True, width=math.inf).strip()
+
+
+AnyCriterion = Annotated[Criterion, _Written(Criterion, CRITERIA)]
+AnyForbidden = Annotated[Forbidden, _Written(Forbidden, FORBIDDEN, (str, int, float))]
 
 
 def _not_empty(criteria: tuple[Criterion, ...]) -> tuple[Criterion, ...]:
@@ -370,8 +337,9 @@ class RefusalRules(StrictModel):
     def _require_json_value(self) -> Self:
         require_json(self.value)
         if not self.path and "value" not in self.model_fields_set:
-            problem = invalid("with the path of the whole result, every answer is a refusal", "a path, or value")
-            raise invalid_at(("path",), problem, self.path)
+            raise refused(
+                Flaw(("path",), "with the path of the whole result, every answer is a refusal", "a path, or value")
+            )
         return self
 
     def is_refusal(self, result: Any) -> bool:
@@ -398,19 +366,14 @@ class RefusalRules(StrictModel):
         category = compile_path(self.expected_category).find(case.expected)
         return category if isinstance(category, str) else None
 
-    def errors(self, expected: Any) -> Iterator[InitErrorDetails]:
+    def flaws(self, expected: Any) -> Iterator[Flaw]:
         """Yield what is wrong in a case's `expected` with the keys of refusals."""
-        path = compile_path(self.expected)
-        value = path.find(expected)
-        if value is not MISSING and not isinstance(value, bool):
-            yield _error_at(path, value, f"got {format_value(value)}", "true if a refusal is expected, else false")
-        if value is True:
-            path = compile_path(self.expected_category)
-            category = path.find(expected)
-            if category is not MISSING and not isinstance(category, str | None):
-                yield _error_at(
-                    path, category, f"got {format_value(category)}", "the category of the refusal, a string"
-                )
+        path, category = compile_path(self.expected), compile_path(self.expected_category)
+        due, name = path.find(expected), category.find(expected)
+        if due is not MISSING and not isinstance(due, bool):
+            yield _flaw_at(path, f"got {format_value(due)}", "true if a refusal is expected, else false")
+        if due is True and name is not MISSING and not isinstance(name, str | None):
+            yield _flaw_at(category, f"got {format_value(name)}", "the category of the refusal, a string")
 
 
 class GenericSuiteConfig(SuiteConfig):
@@ -429,9 +392,11 @@ class GenericSuiteConfig(SuiteConfig):
         text_keys: the keys whose values are looked for in texts.
     """
 
-    criteria: Annotated[ListOf[Criterion], AfterValidator(_not_empty)] = Field(({"exact": ""},), validate_default=True)
+    criteria: Annotated[ListOf[AnyCriterion], AfterValidator(_not_empty)] = Field(
+        ({"exact": ""},), validate_default=True
+    )
     refusal: RefusalRules = RefusalRules.model_construct()
-    forbidden: ListOf[Forbidden] = ()
+    forbidden: ListOf[AnyForbidden] = ()
     input_schema: CaseSchema | None = None
     expected_schema: CaseSchema | None = None
     labels: PathText | None = None
@@ -439,16 +404,6 @@ class GenericSuiteConfig(SuiteConfig):
     text_keys: ClassVar = frozenset({"forbidden"})
     metrics: ClassVar = LABEL_METRICS
     not_scoring: ClassVar = SuiteConfig.not_scoring | {"labels"}
-
-    @model_validator(mode="after")
-    def _has_labels_for_gates(self) -> Self:
-        for index, gate in enumerate(self.gates):
-            if gate.metric in LABEL_METRICS and self.labels is None:
-                problem = invalid(f"{gate.metric} without labels", "the path of the label under labels: /path")
-                raise invalid_at(("gates", index, "metric"), problem, gate.metric)
-            if gate.metric in LABEL_METRICS and gate.by not in {None, LABEL}:
-                raise invalid_at(("gates", index, "by"), invalid(f'"{gate.by}"', f"{LABEL}, or no by"), gate.by)
-        return self
 
     def labels_of(self, case: GenericCase, answer: Any) -> tuple[tuple[str | None, str | None], ...] | None:
         """Return the expected label and that of an answer; None where there is neither.
@@ -463,7 +418,7 @@ class GenericSuiteConfig(SuiteConfig):
         wanted = MISSING if self.refusal.is_expected(case) else path.find(case.expected)
         expected, given = map(_label, (wanted, MISSING if answer is MISSING else path.find(answer)))
         # where a criterion on the label ignores upper and lower case, so do its figures
-        ignores = any(each.path == self.labels and each.ignore_case for each in self.criteria)
+        ignores = any(each.path == self.labels and getattr(each, "ignore_case", False) for each in self.criteria)
         if ignores and expected is not None and given is not None and given.casefold() == expected.casefold():
             given = expected
         return None if expected is given is None else ((expected, given),)
@@ -473,23 +428,24 @@ class GenericSuiteConfig(SuiteConfig):
         titles: set[str] = set()
         for index, criterion in enumerate(self.criteria):
             if criterion.title in titles:
-                problem = invalid(f'duplicate criterion "{criterion.title}"', "a unique name")
-                raise invalid_at(("criteria", index), problem, criterion.title)
+                raise refused(Flaw(("criteria", index), f'duplicate criterion "{criterion.title}"', "a unique name"))
             titles.add(criterion.title)
         if not self.total_weight:
-            problem = invalid("all weights are 0", "at least one positive weight")
-            raise invalid_at(("criteria",), problem, self.total_weight)
-        if self.total_weight == math.inf:
-            problem = invalid("the sum of the weights is too large for a number", "smaller weights")
-            raise invalid_at(("criteria",), problem, self.total_weight)
+            raise refused(Flaw(("criteria",), "all weights are 0", "at least one positive weight"))
         return self
 
     @model_validator(mode="after")
     def _validate_category(self) -> Self:
-        points, threshold = self.refusal.wrong_category, self.thresholds.refuse
-        if points >= threshold - TOLERANCE:
-            raise invalid_at(("refusal", "wrong_category"), undecided(points, threshold), points)
+        if flaws := [*self.undecided(("refusal", "wrong_category"), self.thresholds.refuse)]:
+            raise refused(*flaws)
         return self
+
+    def undecided(self, location: Location, threshold: float) -> Iterator[Flaw]:
+        """Yield the flaw of a threshold with which an expected refusal passes in the wrong category."""
+        points = self.refusal.wrong_category
+        if points >= threshold - TOLERANCE:
+            wrong = f"a refusal of the wrong category passes: {points:g} points, threshold {threshold:g}"
+            yield Flaw(location, wrong, "a higher threshold, or a lower refusal.wrong_category")
 
     @cached_property
     def read_locations(self) -> tuple[Location, ...]:
@@ -540,9 +496,8 @@ class GenericSuiteConfig(SuiteConfig):
         class CaseOfSuite(GenericCase):
             @model_validator(mode="after")
             def _validate_by_rules(self) -> Self:
-                problems = [*_schema_errors(self, rules), *_errors_in_expected(self, rules), *_undecided(self, rules)]
-                if problems:
-                    raise validation_error(problems)
+                if flaws := [*_flaws_of(self, rules)]:
+                    raise refused(*flaws)
                 return self
 
         return CaseOfSuite
@@ -576,59 +531,42 @@ class GenericCase(Case):
         return self.notes.threshold
 
 
-def _schema_errors(case: GenericCase, rules: GenericSuiteConfig) -> Iterator[InitErrorDetails]:
+def _flaws_of(case: GenericCase, rules: GenericSuiteConfig) -> Iterator[Flaw]:
+    """Yield what a case lacks, and what is wrong with it, by the rules of its suite."""
     for field, schema in (("input", rules.input_schema), ("expected", rules.expected_schema)):
         error = None if schema is None else schema_error(getattr(case, field), schema, _PATTERN_TIMEOUT)
         if error is not None:
-            problem = invalid(error.message, f"a value that is valid under {field}_schema in suite.yaml")
-            yield InitErrorDetails(type=problem, loc=(field, *error.location), input=None)
-
-
-def _errors_in_expected(case: GenericCase, rules: GenericSuiteConfig) -> Iterator[InitErrorDetails]:
-    problems = list(rules.refusal.errors(case.expected))
-    yield from problems
-    if not problems and not rules.refusal.is_expected(case):
-        yield from _missing_or_unusable(rules.criteria, case.expected, required=True)
-    yield from _missing_or_unusable(rules.forbidden, case.expected, required=False)
-    if rules.labels is not None and not problems and not rules.refusal.is_expected(case):
-        path = compile_path(rules.labels)
-        if _label(path.find(case.expected)) is None:
-            yield _error_at(path, None, f"no label at {path}", "a text, a number, or true or false")
+            expected = f"a value that is valid under {field}_schema in suite.yaml"
+            yield Flaw((field, *error.location), error.message, expected)
+    of_refusal = [*rules.refusal.flaws(case.expected)]
+    yield from of_refusal
+    is_refusal = rules.refusal.is_expected(case)
+    if not of_refusal and not is_refusal:
+        yield from _flaws_of_values(rules.criteria, case.expected, required=True)
+        if rules.labels is not None and rules.labels_of(case, MISSING) is None:
+            path = compile_path(rules.labels)
+            yield _flaw_at(path, f"no label at {path}", "a text, a number, or true or false")
+    yield from _flaws_of_values(rules.forbidden, case.expected, required=False)
     yield from _unread(case, rules)
-
-
-def _missing_or_unusable(criteria: Iterable[Criterion], expected: Any, *, required: bool) -> Iterator[InitErrorDetails]:
-    for criterion in criteria:
-        if criterion.has_value:
-            # validated with the suite
-            continue
-        value = criterion.expected_in(expected)
-        if value is MISSING:
-            if required:
-                yield _error_at(criterion.expected_path, None, no_expected_value(criterion), criterion.form)
-        elif problem := criterion.flaw(value):
-            wrong = f'{problem} for the criterion "{criterion.title}"'
-            yield _error_at(criterion.expected_path, value, wrong, criterion.form)
-
-
-def undecided(points: float, threshold: float) -> PydanticCustomError:
-    """Return the error of rules by which an expected refusal passes with the wrong category."""
-    wrong = f"a refusal of the wrong category passes: {points:g} points, threshold {threshold:g}"
-    return invalid(wrong, "a higher threshold, or a lower refusal.wrong_category")
-
-
-def _undecided(case: GenericCase, rules: GenericSuiteConfig) -> Iterator[InitErrorDetails]:
-    if not rules.refusal.is_expected(case) or rules.refusal.expected_category_of(case) is None:
-        return
-    points, own = rules.refusal.wrong_category, case.own_threshold
-    general = rules.thresholds.by_type.get(case.case_type, rules.thresholds.refuse)
-    threshold = general if own is None else own
-    if points >= threshold - TOLERANCE:
+    if is_refusal and rules.refusal.expected_category_of(case) is not None:
+        own = case.own_threshold
+        general = rules.thresholds.by_type.get(case.case_type, rules.thresholds.refuse)
         location = ("case_type",) if own is None else ("notes", "threshold")
-        yield InitErrorDetails(type=undecided(points, threshold), loc=location, input=threshold)
+        yield from rules.undecided(location, general if own is None else own)
 
 
-def _unread(case: GenericCase, rules: GenericSuiteConfig) -> Iterator[InitErrorDetails]:
+def _flaws_of_values(criteria: Iterable[Comparing], expected: Any, *, required: bool) -> Iterator[Flaw]:
+    for criterion in criteria:
+        # a value of the suite was validated with it
+        value = None if criterion.has_value else criterion.expected_in(expected)
+        if value is MISSING and required:
+            yield _flaw_at(criterion.expected_path, no_expected_value(criterion), criterion.form)
+        elif not criterion.has_value and value is not MISSING and (wrong := criterion.flaw(value)):
+            wrong = f'{wrong} for the criterion "{criterion.title}"'
+            yield _flaw_at(criterion.expected_path, wrong, criterion.form)
+
+
+def _unread(case: GenericCase, rules: GenericSuiteConfig) -> Iterator[Flaw]:
     """Yield the keys of a case's `expected` that no rule of the suite reads."""
     read = list(rules.read_locations)
     category = compile_path(rules.refusal.expected_category)
@@ -636,8 +574,7 @@ def _unread(case: GenericCase, rules: GenericSuiteConfig) -> Iterator[InitErrorD
         read.append(read_location(category.text))
     for location in _unread_locations(case.expected, (), read):
         known = {str(path[len(location) - 1]) for path in read if path[: len(location) - 1] == location[:-1]}
-        problem = unknown_word("no rule in suite.yaml reads the key", str(location[-1]), sorted(known))
-        yield InitErrorDetails(type=problem, loc=("expected", *location), input=None)
+        yield unknown_key("no rule in suite.yaml reads the key", ("expected", *location), sorted(known))
 
 
 def _unread_locations(value: Any, location: Location, read: Sequence[Location]) -> Iterator[Location]:
@@ -658,15 +595,15 @@ def read_location(path: str) -> Location:
     return tuple(_FIRST_KEY.findall(matched[0])) if matched is not None else ()
 
 
-def has_list(criterion: Criterion) -> bool:
+def has_list(criterion: Comparing) -> bool:
     """Return whether a criterion has a list of accepted values in each case."""
     return criterion.rule == "one_of" and not criterion.has_value and bool(criterion.expected_path.location)
 
 
-def no_expected_value(criterion: Criterion) -> str:
+def no_expected_value(criterion: Comparing) -> str:
     """Describe that a case has no expected value for a criterion."""
     return f'no value at {criterion.expected_path} for the criterion "{criterion.title}"'
 
 
-def _error_at(path: CompiledPath, value: Any, wrong: str, expected: str) -> InitErrorDetails:
-    return InitErrorDetails(type=invalid(wrong, expected), loc=("expected", *path.location), input=value)
+def _flaw_at(path: CompiledPath, wrong: str, expected: str) -> Flaw:
+    return Flaw(("expected", *path.location), wrong, expected)

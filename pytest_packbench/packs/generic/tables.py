@@ -224,18 +224,11 @@ def _json_list(path: Path) -> list[Any] | None:
     """Return the members of a file that is one JSON list; None if it is JSON Lines."""
     limit = LIMITS["import"]
     with open_regular(path) as file:
-        lines = lines_of(file, limit)
-        start = next((line for line in lines if line.removeprefix(_BOM).strip()), b"").removeprefix(_BOM).lstrip()
-    if not start.startswith(b"["):
+        start = next((line for line in lines_of(file, limit) if line.removeprefix(_BOM).strip()), b"")
+    if not start.removeprefix(_BOM).lstrip().startswith(b"["):
         return None
-    text = read_regular(path, limit)
     try:
-        value = parse_json(text, limit)
+        members: list[Any] = parse_json(read_regular(path, limit), limit)
     except ValueError as error:
-        try:
-            parse_json(start)
-        except ValueError:
-            raise ValueError(f"{path}: {error}; expected a JSON list, or one object per line") from None
-        # each line is JSON of its own
-        return None
-    return value if isinstance(value, list) else None
+        raise ValueError(f"{path}: {error}; expected a JSON list, or one object per line") from None
+    return members

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from pytest_packbench.model.authoring import FiledCase, Importer, Starter
     from pytest_packbench.packs.generic.scoring import GenericAnswer
-    from pytest_packbench.packs.generic.suite import Criterion, GenericCase, GenericSuiteConfig
+    from pytest_packbench.packs.generic.suite import Comparing, Criterion, GenericCase, GenericSuiteConfig
 
 
 class GenericTools(Tools):
@@ -113,7 +113,7 @@ def missed_criteria(
             yield criterion, value
 
 
-def with_forbidden(criterion: Criterion, result: Any, expected: Any) -> Any:
+def with_forbidden(criterion: Comparing, result: Any, expected: Any) -> Any:
     """Return a copy of a result that contains what a criterion forbids; None where it is not a plain value.
 
     Args:

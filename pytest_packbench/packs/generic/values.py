@@ -11,6 +11,7 @@ import re
 from enum import Enum
 from functools import lru_cache
 from importlib import import_module
+from inspect import iscoroutinefunction
 from os.path import commonprefix
 from typing import TYPE_CHECKING, Annotated, Any, Final, NamedTuple
 
@@ -153,16 +154,7 @@ PathText = Annotated[str, AfterValidator(_validate_path)]
 def json_equal(left: Any, right: Any) -> bool:
     """Whether two JSON values are equal: 1 and 1.0 are, 1 and true are not."""
     # Python's own comparison is fast, and wrong for booleans only
-    return left == right and _same_booleans(left, right)
-
-
-def _same_booleans(left: Any, right: Any) -> bool:
-    """Whether two values that are equal in Python have booleans in the same locations."""
-    if isinstance(left, dict):
-        return all(_same_booleans(value, right[name]) for name, value in left.items())
-    if isinstance(left, list):
-        return all(map(_same_booleans, left, right))
-    return isinstance(left, bool) is isinstance(right, bool)
+    return left == right and hashable(left) == hashable(right)
 
 
 def hashable(value: Any) -> Hashable:
@@ -204,6 +196,15 @@ def is_number(value: Any) -> bool:
     return isinstance(value, int) and not isinstance(value, bool)
 
 
+def _validate_function(spec: str) -> str:
+    import_function(spec)
+    return spec
+
+
+FunctionName = Annotated[str, AfterValidator(_validate_function)]
+"""The name of a user's function in a model, `package.module:attr`; it is imported with the suite."""
+
+
 def require_json(value: Any) -> Any:
     """Return a value if it can be written as JSON.
 
@@ -237,20 +238,27 @@ def invalid(wrong: str, expected: str) -> PydanticCustomError:
     return PydanticCustomError("generic", "invalid", {"wrong": wrong, "expected": expected})
 
 
-def unknown_word(what: str, word: str, known: Iterable[str]) -> PydanticCustomError:
-    """Return the error of a word that isn't known, with the closest known word or all of them."""
+class Flaw(NamedTuple):
+    """What is wrong in a suite or a case, below the value that is being validated."""
+
+    location: Location
+    wrong: str
+    expected: str
+
+
+def refused(*flaws: Flaw) -> ValidationError:
+    """Return flaws as one error, each with its location."""
+    errors = [
+        InitErrorDetails(type=invalid(flaw.wrong, flaw.expected), loc=flaw.location, input=None) for flaw in flaws
+    ]
+    return ValidationError.from_exception_data("generic", errors)
+
+
+def unknown_key(what: str, location: Location, known: Iterable[str]) -> Flaw:
+    """Return the flaw of a key that isn't known, with the closest known one or all of them."""
+    word = str(location[-1])
     hint = suggestion(word, known).removeprefix("did you mean ").removesuffix("?").removeprefix("expected ")
-    return invalid(f'{what} "{word}"', hint)
-
-
-def invalid_at(location: Location, problem: PydanticCustomError, value: object) -> ValidationError:
-    """Return an error at a location below the value that is being validated."""
-    return validation_error([InitErrorDetails(type=problem, loc=location, input=value)])
-
-
-def validation_error(problems: list[InitErrorDetails]) -> ValidationError:
-    """Return several errors as one, each with its location."""
-    return ValidationError.from_exception_data("generic", problems)
+    return Flaw(location, f'{what} "{word}"', hint)
 
 
 def import_extra(module: str, *, extra: str, what: str) -> ModuleType:
@@ -299,6 +307,7 @@ def import_function(spec: str) -> Any:
     except Exception as error:  # noqa: BLE001 - a user's module may raise anything when it is imported
         wrong = f'can\'t import "{spec}": {type(error).__name__}: {error}'
         raise invalid(wrong, "package.module:attr, importable from the project's root folder") from None
-    if not callable(function):
-        raise invalid(f'"{spec}" is a {type(function).__name__}', "a function of (value, expected, case_input)")
+    if not callable(function) or iscoroutinefunction(function):
+        kind = "async" if callable(function) else f"a {type(function).__name__}"
+        raise invalid(f'"{spec}" is {kind}', "a synchronous function of (value, expected, case_input)")
     return function
