@@ -149,6 +149,9 @@ def test_errors_are_in_no_number_and_of_several_trials_a_wrong_label_counts() ->
     error = case_result("e", verdict="error")
     trials = [labelled("t", "billing", "billing", trial=0), labelled("t", "billing", "legal", trial=1)]
     assert concluded([*trials, error]).labels.pairs == {("billing", "legal"): 1}
+    # nor in those of a case whose other trial has a label
+    unfinished = [labelled("u", "billing", "billing", trial=0), case_result("u", verdict="error", trial=1)]
+    assert concluded(unfinished).labels.pairs == {}
     assert concluded([error], {"metric": "label_recall", "min": 0.1}).gates[1].passed is False
 
 
