@@ -26,13 +26,14 @@ from pytest_packbench.analysis.counting import (
     confusion_of,
     dependence_note,
     differences,
+    measure,
     name_some,
     trials_rule_of,
     without_twins,
 )
 from pytest_packbench.analysis.gates import GateJudge, deferred
 from pytest_packbench.analysis.labels import NO_LABELS, Confusion
-from pytest_packbench.analysis.statistics import WILSON, capitalized, format_interval, format_percent
+from pytest_packbench.analysis.statistics import WILSON, capitalized, format_interval, format_percent, rate_interval
 from pytest_packbench.files import finite_json
 from pytest_packbench.model.errors import pluralize
 from pytest_packbench.model.result import FIXTURE, Result, is_broken
@@ -335,7 +336,26 @@ def conclude(
         baseline=outcome,
         times=times_of(durations),
         labels=confusion_of(numbers.groups[ALL]),
+        figures=tuple(_figures_of_table(numbers)),
     )
+
+
+def _figures_of_table(numbers: Numbers) -> Iterator[Figure]:
+    """Yield a figure for each metric of the pack that has a definition."""
+    total = numbers.groups[ALL]
+    # an interval is for independent answers that are a sample
+    sampled = not numbers.facet and not total.count(lambda profile: profile.authored)
+    for name, metric in numbers.metrics.items():
+        if metric.definition:
+            top, bottom = measure(total, metric)
+            yield Figure(
+                name=name.replace("_", " "),
+                definition=metric.definition,
+                count=round(top),
+                total=bottom,
+                interval=rate_interval(round(top), bottom) if sampled else None,
+                headline=True,
+            )
 
 
 def with_figures(
@@ -362,7 +382,7 @@ def with_figures(
 
     # answers of one run, which are no sample if a person or a script wrote any of them
     of_labels = conclusion.labels.figures(metrics_of(pack).label, sampled=not conclusion.statistics.authored)
-    figures = shown((*of_labels, *figures_of(pack, results())))
+    figures = shown((*conclusion.figures, *of_labels, *figures_of(pack, results())))
     conclusion, outcome = replace(conclusion, figures=figures), conclusion.baseline
     if outcome is None or outcome.compared is None or outcome.stored is None:
         return conclusion

@@ -120,6 +120,7 @@ class Metric:
         among: whether a result belongs to the denominator.
         counts: whether a result of the denominator belongs to the numerator; the second argument is the `depth` of the
             gate, 1 where it has none.
+        definition: what it is, in one sentence; with one, reports show it as a figure.
         skips_refusals: whether a group in which every case expects a refusal is left out.
         excluded: a facet and its value; None for none. Cases with it are not what the metric is about: they do not
             count, and its gates pass in a run that has no others.
@@ -129,6 +130,7 @@ class Metric:
 
     among: Callable[[Profile], object]
     counts: Callable[[Profile, int], object]
+    definition: str = ""
     skips_refusals: bool = False
     excluded: tuple[str, str] | None = None
     apart: tuple[str, str] | None = None

@@ -49,7 +49,7 @@ GUIDES: dict[str, tuple[list[int], list[str]]] = {
     "tutorial-own-suite": ([0, 1, 0, 2, 0, 0, 1, 0, 0, 1, 0], []),
     "pytest-way": ([1, 1, 1, 1, 1], ["python"]),
     # the questions to import have no summary and no goods, which the suite of the page expects
-    "generic": ([0, 2], ["yaml", "yaml"]),
+    "generic": ([0, 2], ["yaml", "yaml", "yaml"]),
     "packs": ([0, 0, 0, 0, 0], []),
 }
 

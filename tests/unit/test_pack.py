@@ -16,6 +16,7 @@ from pytest_packbench import (
     Comparison,
     Fraction,
     Judges,
+    Metric,
     Metrics,
     Pack,
     RecordFacts,
@@ -28,6 +29,7 @@ from pytest_packbench import (
     Tools,
     Unscored,
 )
+from pytest_packbench.analysis.conclusion import conclude
 from pytest_packbench.model.pack import (
     asked_judges,
     can_accept,
@@ -37,8 +39,10 @@ from pytest_packbench.model.pack import (
     record_facts,
     tools_of,
 )
+from pytest_packbench.model.report import BaselineLookup
 from pytest_packbench.packs.registry import builtin
 from pytest_packbench.testing import case, score
+from tests.unit.run_builders import case_result, run
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -260,6 +264,31 @@ def test_what_a_pack_adds_is_found_where_it_is_asked_for() -> None:
     assert (metrics_of(more), can_accept(plain, rules), plain.unusable(rules)) == (More.metrics, False, "")
     assert [*plain.unused_rules([1], rules)] == []
     assert plain.test_id("s", OwnCase.model_validate(case("a", pack_id="parcels"))) == "s:plain:a"
+
+
+class Counted(SuiteConfig):
+    metrics = {  # noqa: RUF012 - of the class
+        "local_rate": Metric(
+            among=lambda result: result.counted,
+            counts=lambda result, _: result.level == "local",
+            definition="Local parcels, among all.",
+        ),
+        "silent_rate": Metric(among=lambda result: result.counted, counts=lambda *_: True),
+    }
+
+
+@pytest.mark.parametrize(("backend", "has_interval"), [("openai", True), ("stub", False)])
+def test_a_metric_with_a_definition_is_a_figure_and_can_be_bounded(backend: str, *, has_interval: bool) -> None:
+    rules = Counted.model_validate({"pack": "parcels", "gates": [{"metric": "local_rate", "min": 0.9}]})
+    results = [
+        case_result(name, match_level=level, llm_backend=backend) for name, level in (("a", "local"), ("b", "far"))
+    ]
+    conclusion = conclude(run(), [*results, case_result("c", verdict="error")], rules, (), BaselineLookup())
+    ((name, count, total, interval),) = (
+        (each.name, each.count, each.total, each.interval) for each in conclusion.figures
+    )
+    assert (name, count, total, interval is not None) == ("local rate", 1, 2, has_interval)
+    assert [gate.passed for gate in conclusion.gates] == [False, False]
 
 
 class Earlier(Pack):
