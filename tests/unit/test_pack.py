@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, ClassVar
 
+import jsonschema
 import pytest
 from pydantic import ValidationInfo, field_validator
 
@@ -30,6 +32,8 @@ from pytest_packbench import (
     Unscored,
 )
 from pytest_packbench.analysis.conclusion import conclude
+from pytest_packbench.commands import main
+from pytest_packbench.commands.validate import schema
 from pytest_packbench.model.pack import (
     asked_judges,
     can_accept,
@@ -40,7 +44,7 @@ from pytest_packbench.model.pack import (
     tools_of,
 )
 from pytest_packbench.model.report import BaselineLookup
-from pytest_packbench.packs.registry import builtin
+from pytest_packbench.packs.registry import PackError, builtin
 from pytest_packbench.testing import case, score
 from tests.unit.run_builders import case_result, run
 
@@ -289,6 +293,16 @@ def test_a_metric_with_a_definition_is_a_figure_and_can_be_bounded(backend: str,
     )
     assert (name, count, total, interval is not None) == ("local rate", 1, 2, has_interval)
     assert [gate.passed for gate in conclusion.gates] == [False, False]
+
+
+def test_the_schema_of_a_result_is_that_of_the_answer_model(capsys: pytest.CaptureFixture[str]) -> None:
+    parcel, anything = schema("result", [ParcelPack()]), schema("result", [builtin()["generic"]])
+    for answer, fits in ({"zone": "x"}, (True, True)), ({"zon": "x"}, (False, True)), (None, (False, False)):
+        assert tuple(jsonschema.Draft202012Validator(each).is_valid(answer) for each in (parcel, anything)) == fits
+    assert main(["schema", "result", "--pack", "generic"]) == 0
+    assert json.loads(capsys.readouterr().out) == anything
+    with pytest.raises(PackError, match='the pack "old" has no answer model'):
+        schema("result", [Earlier()])
 
 
 class Earlier(Pack):

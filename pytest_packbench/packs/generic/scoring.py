@@ -81,6 +81,11 @@ class GenericAnswer(Answer):
             raise refused(Flaw(location, f"got {format_value(category)}", "the category of the refusal, a string"))
         return {"result": plain, "is_refusal": True, "category": category}
 
+    @classmethod
+    def __get_pydantic_json_schema__(cls, *_: object) -> dict[str, Any]:
+        """Describe the result, not what is read of it."""
+        return {"description": "Any JSON but null.", "not": {"type": "null"}}
+
     @property
     def refused(self) -> bool:
         """Whether it is a refusal by the rules of the suite."""
