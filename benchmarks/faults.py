@@ -51,7 +51,7 @@ WAIT_S = 180
 """After this time, a session that hangs is killed, seconds."""
 LIMIT_S = 2
 SUITE = "pack: generic\ndescription: cases for runs under faults\n"
-JUDGED = f"{SUITE}criteria:\n- {{rule: python, call: pipeline:judge, path: /answer}}\n"
+JUDGED = f"{SUITE}criteria:\n- {{python: 'pipeline:judge', path: /answer}}\n"
 CONFTEST = """
 import os
 import time

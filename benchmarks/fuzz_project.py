@@ -30,7 +30,7 @@ thresholds:
   by_type: {hard: 0.95}
 criteria:
   - {exact: /currency, hard_fail: true}
-  - {rule: numeric, name: total, path: /sum, expected: /total, absolute: 0.01, weight: 2}
+  - {numeric: /sum, name: total, expected: /total, absolute: 0.01, weight: 2}
   - {set: "$.items[*].name", expected: /goods}
   - {exact: /summary}
 forbidden: [As an AI language model]

@@ -34,6 +34,7 @@ from pytest_packbench.model.result import Score, Term
 
 
 class Toy(Pack):
+    earlier_api = True
     name = "toy"
     version = "1"
 

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from pytest_packbench.analysis.statistics import rate_interval
     from pytest_packbench.api import load_suite, score
     from pytest_packbench.backends import Backend, BackendError, BackendOptions, BackendUnusable
+    from pytest_packbench.model.answer import Agreement, Answer, Unscored
     from pytest_packbench.model.authoring import (
         CaseDraft,
         FiledCase,
@@ -20,10 +21,20 @@ if TYPE_CHECKING:
         SourceFlaw,
         SourceRemark,
         Starter,
+        Tools,
     )
     from pytest_packbench.model.case import Case, Fraction, ListOf, Notes, StrictModel, Text
     from pytest_packbench.model.errors import CaseError, SuiteError
-    from pytest_packbench.model.pack import Comparison, Decision, LintOption, Pack, RecordFacts
+    from pytest_packbench.model.pack import (
+        Comparison,
+        Decision,
+        Judges,
+        LintOption,
+        Metrics,
+        Pack,
+        RecordFacts,
+        RoleModel,
+    )
     from pytest_packbench.model.record import EvalRecord, RecordError
     from pytest_packbench.model.request import (
         LLM,
@@ -47,6 +58,8 @@ __version__ = "0.1.0"
 
 __all__ = [
     "LLM",
+    "Agreement",
+    "Answer",
     "AnswerError",
     "Backend",
     "BackendError",
@@ -71,9 +84,11 @@ __all__ = [
     "Interval",
     "JudgeQuestion",
     "JudgeRuling",
+    "Judges",
     "LintOption",
     "ListOf",
     "Metric",
+    "Metrics",
     "ModelAnswer",
     "ModelRequest",
     "Notes",
@@ -84,6 +99,7 @@ __all__ = [
     "RecordError",
     "RecordFacts",
     "ResultError",
+    "RoleModel",
     "Score",
     "SourceFlaw",
     "SourceRemark",
@@ -99,6 +115,8 @@ __all__ = [
     "ToolCall",
     "ToolOutput",
     "ToolUse",
+    "Tools",
+    "Unscored",
     "Usage",
     "Verdict",
     "VerifyContext",
@@ -111,6 +129,8 @@ __all__ = [
 ]
 
 _MODULES = {
+    "Agreement": "model.answer",
+    "Answer": "model.answer",
     "AnswerError": "model.request",
     "Backend": "backends",
     "BackendError": "backends",
@@ -123,8 +143,8 @@ _MODULES = {
     "Comparison": "model.pack",
     "Decision": "model.pack",
     "EvalRecord": "model.record",
-    "FiledCase": "model.authoring",
     "Figure": "model.suite",
+    "FiledCase": "model.authoring",
     "Finding": "model.authoring",
     "Firing": "model.result",
     "Fraction": "model.case",
@@ -135,10 +155,12 @@ _MODULES = {
     "Interval": "model.suite",
     "JudgeQuestion": "packs.agent_safety.judges",
     "JudgeRuling": "packs.agent_safety.judges",
+    "Judges": "model.pack",
     "LLM": "model.request",
     "LintOption": "model.pack",
     "ListOf": "model.case",
     "Metric": "model.suite",
+    "Metrics": "model.pack",
     "ModelAnswer": "model.request",
     "ModelRequest": "model.request",
     "Notes": "model.case",
@@ -149,6 +171,7 @@ _MODULES = {
     "RecordError": "model.record",
     "RecordFacts": "model.pack",
     "ResultError": "model.result",
+    "RoleModel": "model.pack",
     "Score": "model.result",
     "SourceFlaw": "model.authoring",
     "SourceRemark": "model.authoring",
@@ -164,6 +187,8 @@ _MODULES = {
     "ToolCall": "model.request",
     "ToolOutput": "packs.agent_safety.guards.base",
     "ToolUse": "packs.agent_safety.guards.base",
+    "Tools": "model.authoring",
+    "Unscored": "model.answer",
     "Usage": "model.request",
     "Verdict": "model.result",
     "VerifyContext": "model.request",

@@ -15,6 +15,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from pytest_packbench.analysis.counting import (
+    ALL,
     MEAN,
     Listing,
     Numbers,
@@ -22,14 +23,17 @@ from pytest_packbench.analysis.counting import (
     by_case,
     cases_of,
     cluster_facet,
+    confusion_of,
     dependence_note,
     differences,
+    measure,
     name_some,
     trials_rule_of,
     without_twins,
 )
 from pytest_packbench.analysis.gates import GateJudge, deferred
-from pytest_packbench.analysis.statistics import WILSON, capitalized, format_interval, format_percent
+from pytest_packbench.analysis.labels import NO_LABELS, Confusion
+from pytest_packbench.analysis.statistics import WILSON, capitalized, format_interval, format_percent, rate_interval
 from pytest_packbench.files import finite_json
 from pytest_packbench.model.errors import pluralize
 from pytest_packbench.model.result import FIXTURE, Result, is_broken
@@ -214,6 +218,7 @@ class Conclusion:
         paired_figures: those of what changed since the baseline.
         stored_status: of a stored run, the status in its report, which is never shown as a better one; else empty.
         times: how long its attempts took; None in fixture mode, and without an attempt that was judged.
+        labels: how the labels of its answers agree with the expected ones.
     """
 
     run: Run
@@ -228,6 +233,7 @@ class Conclusion:
     paired_figures: Sequence[Figure] = ()
     stored_status: str = ""
     times: Times | None = None
+    labels: Confusion = NO_LABELS
 
     @property
     def compared(self) -> Comparison | None:
@@ -329,7 +335,27 @@ def conclude(
         page_cases=listing,
         baseline=outcome,
         times=times_of(durations),
+        labels=confusion_of(numbers.groups[ALL]),
+        figures=tuple(_figures_of_table(numbers)),
     )
+
+
+def _figures_of_table(numbers: Numbers) -> Iterator[Figure]:
+    """Yield a figure for each metric of the pack that has a definition."""
+    total = numbers.groups[ALL]
+    # an interval is for independent answers that are a sample
+    sampled = not numbers.facet and not total.count(lambda profile: profile.authored)
+    for name, metric in numbers.metrics.items():
+        if metric.definition:
+            top, bottom = measure(total, metric)
+            yield Figure(
+                name=name.replace("_", " "),
+                definition=metric.definition,
+                count=round(top),
+                total=bottom,
+                interval=rate_interval(round(top), bottom) if sampled else None,
+                headline=True,
+            )
 
 
 def with_figures(
@@ -349,12 +375,15 @@ def with_figures(
     Raises:
         Exception: the pack raises it, or `results`. Files of the baseline that can't be read are a warning.
     """
-    from pytest_packbench.model.pack import figures_of, paired_figures_of
+    from pytest_packbench.model.pack import figures_of, metrics_of, paired_figures_of
 
     def shown(figures: Iterable[Figure]) -> list[Figure]:
         return [figure.with_texts(redact) for figure in figures]
 
-    conclusion, outcome = replace(conclusion, figures=shown(figures_of(pack, results()))), conclusion.baseline
+    # answers of one run, which are no sample if a person or a script wrote any of them
+    of_labels = conclusion.labels.figures(metrics_of(pack).label, sampled=not conclusion.statistics.authored)
+    figures = shown((*conclusion.figures, *of_labels, *figures_of(pack, results())))
+    conclusion, outcome = replace(conclusion, figures=figures), conclusion.baseline
     if outcome is None or outcome.compared is None or outcome.stored is None:
         return conclusion
     from pytest_packbench.model.errors import StoredRunError

@@ -18,6 +18,7 @@ from functools import reduce
 from itertools import groupby
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
 
+from pytest_packbench.analysis.labels import Confusion
 from pytest_packbench.analysis.statistics import format_with_bounds, wilson_interval
 from pytest_packbench.model.errors import pluralize
 from pytest_packbench.model.report import Depth, Exposure, Group, PassAt, Refusals, Totals, TrialFigures
@@ -28,7 +29,7 @@ from pytest_packbench.model.suite import AUTHORED, EXPOSURE, GENERAL_METRICS, ME
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
-    from pytest_packbench.model.result import Score
+    from pytest_packbench.model.result import Labels
     from pytest_packbench.model.suite import Gate
 
     # `mean`, `all`, `any`, or `{"at_least": k}`
@@ -93,14 +94,22 @@ class Fraction(NamedTuple):
         return self.top / self.bottom
 
 
-def measure(sums: ResultSums, metric: Metric, depth: int | None = None) -> Fraction:
+def confusion_of(sums: ResultSums) -> Confusion:
+    """Return how the labels of the judged cases of a group agree with the expected ones."""
+    return Confusion.of(sums.count_by(lambda profile: profile.labels if profile.counted else None))
+
+
+def measure(sums: ResultSums, metric: Metric, depth: int | None = None, label: str | None = None) -> Fraction:
     """Return a metric's value for a group of cases.
 
     Args:
         sums: those of the group.
         metric: what to measure.
         depth: for `accuracy`: the depth to which an answer has to agree, 1 by default.
+        label: for a metric of labels: the label; None for all of them.
     """
+    if metric.of_labels:
+        return Fraction(*confusion_of(sums).share(metric.of_labels, label))
 
     def counts_in(result: Profile) -> bool:
         return metric.is_about(result) and bool(metric.among(result))
@@ -195,7 +204,7 @@ _KS = (1, 2, 3, 4, 5, 10, 20, 50, 100)
 # the fields of a profile that a result has as well, in their order
 _of_profile = values_of(
     *("verdict", "decision", "utility", "valid", "expects_refusal", "refused", "match_depth", "match_level"),
-    *("llm_backend", "llm_model", "judge", "stale", "remark"),
+    *("llm_backend", "llm_model", "judge", "stale", "remark", "labels"),
 )
 
 
@@ -399,6 +408,7 @@ def _worst(judged: Sequence[Score], *, expects_refusal: bool | None) -> dict[str
         "refused": (all if expects_refusal else any)(refused) if refused else None,
         "decision": min(decisions, key=lambda decision: (decision != _UNSAFE, decision), default=None),
         "utility": None if None in utilities or not utilities else all(utilities),
+        "labels": max((score.labels for score in judged if score.labels), key=_confused, default=None),
     }
 
 
@@ -445,6 +455,10 @@ class Statistics(NamedTuple):
     def grouped(self) -> dict[str, list[Group]]:
         """Return the groups by what they are grouped by, in order."""
         return {name: list(groups) for name, groups in groupby(self.groups, key=lambda group: group.name)}
+
+
+def _confused(labels: Labels) -> int:
+    return sum(expected != given for expected, given in labels)
 
 
 class Numbers:

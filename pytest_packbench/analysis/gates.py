@@ -13,11 +13,13 @@ from pytest_packbench.analysis.counting import (
     Numbers,
     ResultSums,
     arithmetic,
+    confusion_of,
     dependence_note,
     groups_by,
     line,
     measure,
 )
+from pytest_packbench.analysis.labels import F1, PRECISION
 from pytest_packbench.analysis.statistics import (
     exact_bound,
     format_change,
@@ -31,6 +33,7 @@ from pytest_packbench.model.suite import (
     CHANGE_METRICS,
     COMPLETENESS,
     GENERAL_METRICS,
+    LABEL,
     MEAN_SCORE,
     Gate,
     GateResult,
@@ -96,6 +99,10 @@ class GateJudge(NamedTuple):
         if gate.by is not None:
             groups, applied = groups_by(self.numbers.groups, gate.by), self.numbers.metrics[metric]
             found = {value: sums for value, sums in groups.items() if _applies(applied, value, sums)}
+            if gate.by == LABEL and applied.of_labels:
+                confusion = confusion_of(self.numbers.groups[ALL])
+                labels = confusion.known if applied.of_labels == PRECISION else confusion.expected
+                found = dict.fromkeys(labels, self.numbers.groups[ALL])
         if gate.change:
             # an error is a new failure, so that a group of errors is judged as well
             values: Sequence[str | None] = [value for value in found if value] or [None]
@@ -120,7 +127,8 @@ class GateJudge(NamedTuple):
 
     def _rate(self, gate: Gate, value: str | None, sums: ResultSums) -> GateResult:
         metric, result = self.numbers.metrics[gate.metric], _undecided(gate, value)
-        fraction = measure(sums, metric, gate.depth)
+        label = value if gate.by == LABEL else None
+        fraction = measure(sums, metric, gate.depth, label)
         if not fraction.bottom:
             return _unmeasured(result, metric, sums)
         result = replace(result, observed=fraction.value)
@@ -129,7 +137,7 @@ class GateJudge(NamedTuple):
             return _failed(result, f"judged by {' and '.join(judges)}; rates of several judges are not mixed")
         authored = sums.count(lambda profile: profile.authored) > 0
         # authored answers are no random sample, so that no interval applies
-        is_sample = gate.metric not in _NO_SAMPLE and not authored
+        is_sample = gate.metric not in _NO_SAMPLE and metric.of_labels != F1 and not authored
         is_within, decision = _decision(gate, fraction)
         is_near, ratio = self._ratio(gate, value, fraction)
         proven, proof = _proof(gate, fraction) if is_sample else (None, "")
@@ -166,8 +174,10 @@ class GateJudge(NamedTuple):
         if problem or self.outcome is None or self.outcome.comparison is None:
             return False, f"{limit}: {problem}"
         # over the same cases on both sides, so that the ratio measures the change and not the choice of cases
-        both = self.outcome.comparison.groups[gate.by or "", value or ""].sums
-        before, now = (measure(sums, self.numbers.metrics[gate.metric], gate.depth) for sums in both)
+        label = value if gate.by == LABEL else None
+        key = (gate.by or "", value or "") if label is None else ("", "")
+        both = self.outcome.comparison.groups[key].sums
+        before, now = (measure(sums, self.numbers.metrics[gate.metric], gate.depth, label) for sums in both)
         if not before.bottom or not now.bottom:
             return False, f"{limit}: no judged case is unchanged in both runs"
         as_percent = gate.metric != MEAN_SCORE
@@ -298,6 +308,8 @@ def _unmeasured(result: GateResult, metric: Metric, sums: ResultSums) -> GateRes
     if metric.excluded and sums.profiles and not sums.count(metric.is_about):
         cases = " ".join(metric.excluded)
         return _not_judged(result, f"not judged, because it is not about cases with {cases}, and there are no others")
+    if metric.of_labels and sums.profiles:
+        return _failed(result, "not known, because no case expects and no answer has such a label")
     return _failed(result, "no case to judge")
 
 

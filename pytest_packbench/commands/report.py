@@ -67,7 +67,7 @@ from pytest_packbench.commands import (
 )
 from pytest_packbench.files import U64_MAX
 from pytest_packbench.model.errors import SkippedLines, StoredRunError, pluralize, single_spaced, suggestion
-from pytest_packbench.model.pack import Pack, can_accept, paired_figures_of, panels_of
+from pytest_packbench.model.pack import Pack, can_accept, has_paired_figures, metrics_of, paired_figures_of, panels_of
 from pytest_packbench.model.record import EVAL_DECISIONS
 from pytest_packbench.model.redaction import Redactor
 from pytest_packbench.model.result import FIXTURE, Result, values_of
@@ -396,7 +396,7 @@ def _pack_of(run: Run) -> Pack | None:
     """Return the pack of a run, if it is installed and has figures of what changed."""
     with suppress(KeyError, PackError):
         pack = Packs()[run.pack]
-        return None if type(pack).paired_figures is Pack.paired_figures else pack
+        return pack if has_paired_figures(pack) else None
     return None
 
 
@@ -550,7 +550,7 @@ def stored_page(
     results = tuple(report.results)
     run, folder, notes = report.run, Path(report.source).parent, list[str]()
     project = _project(run, arguments, notes)
-    counted = conclude(run, results, levels=None if project is None else project[1].depths)
+    counted = conclude(run, results, levels=None if project is None else metrics_of(project[1]).depths)
     stated = report.stated
     if outcome is None and stated.comparison is not None:
         outcome = _compared(stated.comparison)
@@ -607,7 +607,8 @@ def project_page(
         sources = sources._replace(can_accept=can_accept(pack, suite.config), **texts._asdict())
         try:
             with code_of(pack, "panels"):
-                panels = panels_of(pack, results(), conclusion.figures)
+                of_labels = conclusion.labels.panels(metrics_of(pack).label)
+                panels = (*of_labels, *panels_of(pack, results(), conclusion.figures))
         except UsageError as error:
             notes.append(f"{error}.".replace("the", "The", 1))
     earlier = earlier_runs(folder.parent, conclusion.run, conclusion.baseline and conclusion.baseline.stored)

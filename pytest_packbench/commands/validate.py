@@ -55,7 +55,7 @@ from pytest_packbench.model.errors import (
     single_spaced,
     suggestion,
 )
-from pytest_packbench.model.pack import Pack, names_checks
+from pytest_packbench.model.pack import Pack, is_earlier, names_checks, tools_of
 from pytest_packbench.model.record import EVAL_SCHEMA_VERSION, EvalRecord
 from pytest_packbench.model.recording import Cassette, Control
 from pytest_packbench.model.report import CHANGES_NAME, AllowedChanges, ReviewMark
@@ -63,7 +63,7 @@ from pytest_packbench.model.result import Result, Share, adapter, extension_mode
 from pytest_packbench.model.run import RUN_DOCUMENT_VERSION
 from pytest_packbench.model.stored import CommittedBaseline, Header
 from pytest_packbench.model.suite import BASELINE_NAME, CONFIG_NAME, CONTROLS, FIXTURES, Interval, Suite
-from pytest_packbench.packs.registry import Packs, builtin
+from pytest_packbench.packs.registry import DEFAULT_PACK, PackError, Packs, builtin
 from pytest_packbench.runs.folder import error_lines, payload_lines, read_controls, read_records, record_lines
 from pytest_packbench.runs.journal import ENDED_KEY, HEADER_KEY, JOURNAL_VERSION, Entry, read_journal
 from pytest_packbench.runs.reading import open_run, read_baseline
@@ -378,7 +378,7 @@ def run_lint(arguments: argparse.Namespace) -> int:
         warn(f"{os.path.relpath(suite.path / CONFIG_NAME)}: {not_imported}")
     options = packs.lint_options
     files = {name: path for name in options if (path := getattr(arguments, _dest(name), None)) is not None}
-    used = {option.name for option in pack.lint_options}
+    used = {option.name for option in tools_of(pack).lint_options}
     if unused := [name for name in files if name not in used]:
         raise UsageError(
             f'--{unused[0]}: the pack "{pack.name}" of this suite does not use this file; remove the option'
@@ -406,12 +406,14 @@ def _dest(name: str) -> str:
 
 
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
+RESULT = "result"
+"""What a target returns, by the answer model of a pack; no kind of file."""
 
 
 def add_schema_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments of `schema`."""
-    parser.add_argument("kind", choices=KINDS)
-    about = "for case and suite: a pack by its name or as MODULE:ATTR (default: all built-in packs)"
+    parser.add_argument("kind", choices=(*KINDS, RESULT))
+    about = "for case, suite and result: a pack by its name or as MODULE:ATTR (default: all built-in packs)"
     parser.add_argument("--pack", metavar="PACK", help=about)
 
 
@@ -426,12 +428,18 @@ def schema(kind: str, packs: Sequence[Pack] | None = None) -> dict[str, Any]:
     """Return the JSON Schema (draft 2020-12) of a file format.
 
     Args:
-        kind: one of `KINDS`.
-        packs: for `case` and `suite`, the packs; None for the built-in ones, each under its name.
+        kind: one of `KINDS`, or `RESULT`.
+        packs: for `case`, `suite` and `result`, the packs; None for the built-in ones, each under its name. Only the
+            first has a result.
 
     Raises:
         PackError: a pack can't be loaded.
     """
+    if kind == RESULT:
+        pack = (packs or [builtin()[DEFAULT_PACK]])[0]
+        if is_earlier(pack):
+            raise PackError(f'the pack "{pack.name}" has no answer model')
+        return {"$schema": DIALECT, **pack.answer_model.model_json_schema()}
     made = FORMATS[kind].schema
     if isinstance(made, tuple):
         made = partial(_schema_of_packs, *made, packs or [pack for _, pack in sorted(builtin().items())])

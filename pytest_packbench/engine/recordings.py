@@ -20,6 +20,7 @@ from pytest_packbench.cases.finder import Recording, find_recording
 from pytest_packbench.cases.load import load_recording, parse_cassette
 from pytest_packbench.files import RECORDING, canonical_sha256, read_regular, write_atomic
 from pytest_packbench.model.errors import CassetteError, Problem, format_value
+from pytest_packbench.model.pack import asked_judges
 from pytest_packbench.model.request import (
     AnswerError,
     AnswerProblem,
@@ -514,7 +515,7 @@ def judges_of(pack: Pack, rules: Any, registered: Mapping[str, Any]) -> tuple[Pa
         rules: the content of its `suite.yaml`.
         registered: the judges of the user, by name.
     """
-    named = parts_of((name, registered.get(name)) for name in pack.judges(rules))
+    named = parts_of((name, registered.get(name)) for name in asked_judges(pack, rules).names)
     asked = (
         Part(role, {"role": role, "backend": backend, "model": model}, None)
         for role, (backend, model, *_) in pack.roles(rules).items()

@@ -251,6 +251,7 @@ def build_result(case_ref: CaseRef, state: AttemptState, context: SuiteContext, 
         utility=facts.utility,
         valid=facts.valid,
         **answer,
+        labels=facts.labels,
     )
     described = _case_of(case_ref, expects_refusal=facts.expected == "refuse")
     row = Result(case=described, attempt=done, score=score).row()
@@ -457,7 +458,7 @@ def _record_of(
         "calls": state.calls,
     }
     # the decision may say already whether the target refused; what is not known, and a count of 0, are left out
-    unsaid = {name for name in ("utility", "valid", *FURTHER_FIELDS) if row[name] is None}
+    unsaid = {name for name in ("utility", "valid", *FURTHER_FIELDS) if row.get(name) is None}
     unsaid |= {"refused"} if row["refused"] is (row["decision"] == "refuse") else set()
     unsaid |= set() if state.cached else {"cached", "calls"}
     kept = [name for name in EXTENSION_KEYS if name in stated and name not in unsaid]

@@ -16,9 +16,10 @@ from pytest_packbench.model.case import CASE_ID, LoadedCase
 
 if TYPE_CHECKING:
     import argparse
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Mapping, Sequence
     from pathlib import Path
 
+    from pytest_packbench.model.pack import LintOption
     from pytest_packbench.model.recording import Cassette
 
 
@@ -212,6 +213,106 @@ class Starter:
     takes: Mapping[str, str] = field(default_factory=dict)
     installs: Mapping[str, str] = field(default_factory=dict)
     pipelines: Mapping[str, Starter] = field(default_factory=dict)
+
+
+class Tools:
+    """What commands need of a pack, and no run (`Pack.tools`): the quality of cases, importers, a starter, an audit.
+
+    Attributes:
+        dated: whether expected answers can become outdated; lint then requires `notes.date` in each case.
+        lint_options: the options of `packbench lint` that the pack reads.
+        own_lint_rules: the rules of `lint` for suites that are written for this pack, which
+            `packbench lint --profile imported` leaves out.
+    """
+
+    dated: bool = True
+    lint_options: tuple[LintOption, ...] = ()
+    own_lint_rules: frozenset[str] = frozenset()
+
+    def lint(
+        self,
+        cases: Sequence[FiledCase],  # noqa: ARG002 - for packs with rules of case quality
+        rules: Any,  # noqa: ARG002 - likewise
+        options: Mapping[str, Path],  # noqa: ARG002 - likewise
+    ) -> Iterable[Finding]:
+        """Check the quality of the cases by the rules of the domain; the general rules are always checked.
+
+        Args:
+            cases: the cases that can be read, each with its file and cassette.
+            rules: the content of `suite.yaml`, an instance of `suite_model`.
+            options: the files that were passed, by the name of their `LintOption`.
+
+        Returns:
+            The findings, in any order.
+
+        Raises:
+            ValueError: a file among the options cannot be used; one line.
+        """
+        return ()
+
+    def importers(self) -> tuple[Importer, ...]:
+        """Return the importers that create cases of this pack, each a word after `packbench import`."""
+        return ()
+
+    def starter(self) -> Starter | None:
+        """Return the suite that `packbench init` writes; None without one."""
+        return None
+
+    def also_acceptable(
+        self,
+        case: Any,  # noqa: ARG002 - for packs whose cases list the accepted answers
+        answer: Any,  # noqa: ARG002 - likewise
+        rules: Any,  # noqa: ARG002 - likewise
+    ) -> Sequence[tuple[tuple[str | int, ...], Any]]:
+        """Return what to add to a case's `expected`, so that an answer that a reviewer found right passes, too.
+
+        For `packbench review`, which scores the answer again and refuses a change with which it still fails.
+
+        Args:
+            case: the case, an instance of `case_model`.
+            answer: the answer, an instance of `answer_model`.
+            rules: the content of `suite.yaml`, an instance of `suite_model`.
+
+        Returns:
+            The location of each list, as keys from the top of `expected`, and the value to append to it. A missing list
+            is created.
+
+        Raises:
+            ValueError: it can't be added; in one line why, and what to change by hand.
+        """
+        raise ValueError("the pack does not add answers to cases; change expected by hand")
+
+    def criteria(self, rules: Any) -> Mapping[str, tuple[str | int, ...]]:  # noqa: ARG002 - for packs whose rules are in suite.yaml
+        """Return the criteria by which every answer of the suite is scored, for `packbench audit`.
+
+        Terms that are not among them are known to the audit once they occur.
+
+        Args:
+            rules: the content of `suite.yaml`, an instance of `suite_model`.
+
+        Returns:
+            The name of the term of each, and the location of the part of a result that it reads, as keys from the
+            top; an empty location for the whole result.
+        """
+        return {}
+
+    def wrong_results(
+        self,
+        case: Any,  # noqa: ARG002 - for packs with rules about what no result may contain
+        result: Any,  # noqa: ARG002 - likewise
+        rules: Any,  # noqa: ARG002 - likewise
+    ) -> Iterable[tuple[str, Any]]:
+        """Return results that a rule of the suite forbids, for `packbench audit`, which breaks results at random too.
+
+        Args:
+            case: the case, an instance of `case_model`.
+            result: a result with which it passes, as plain JSON; must not be changed.
+            rules: the content of `suite.yaml`, an instance of `suite_model`.
+
+        Returns:
+            The name of each such rule, and a result that it forbids; None where none is known.
+        """
+        return ()
 
 
 MAX_ID = 120

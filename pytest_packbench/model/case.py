@@ -148,6 +148,29 @@ class Case(StrictModel):
     notes: Notes = Notes.model_construct()
     schema_uri: Text | None = Field(default=None, alias="$schema")
 
+    @property
+    def own_threshold(self) -> float | None:
+        """The lowest score at which this case passes; None for that of its type, or by what it expects."""
+        return None
+
+    @property
+    def keeps_prompts(self) -> bool:
+        """Whether recordings, and a failing case, may contain what the model was asked about it."""
+        return True
+
+    @property
+    def described(self) -> str:
+        """The input for people who read why the case failed; empty for the values of the request by their names."""
+        return ""
+
+    def test_id(self, suite: str) -> str:
+        """Return the record's `test_id`, unique in a suite: `<suite>:<case type>:<case id>`.
+
+        Args:
+            suite: the name of the suite.
+        """
+        return f"{suite}:{self.case_type}:{self.id}"
+
 
 class LoadedCase(NamedTuple):
     """A case with the hashes that show whether it has changed.

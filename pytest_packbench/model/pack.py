@@ -7,25 +7,31 @@ A pack adds one domain to pytest-packbench. Subclass `Pack` and return an instan
 from __future__ import annotations
 
 import json
-from abc import ABC, abstractmethod
 from collections import Counter
+from copy import copy
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, TypeVar
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, TypeVar, cast
+
+from pydantic import ValidationError
 
 from pytest_packbench.files import walk
+from pytest_packbench.model.answer import Agreement, Answer, Unscored, total_of
 from pytest_packbench.model.case import Case
+from pytest_packbench.model.errors import first_of, validation_problems
 from pytest_packbench.model.record import EvalDecision
 from pytest_packbench.model.request import Target, VerifyRequest, Worlds
-from pytest_packbench.model.result import Outcome, Result, Score, unread_score
+from pytest_packbench.model.result import Outcome, Result, ResultError, Score, Term, judged, unread_score
 from pytest_packbench.model.suite import Figure, Panel, SuiteConfig, Thresholds
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-    from pathlib import Path
 
-    from pytest_packbench.model.authoring import FiledCase, Finding, Importer, Starter
+    from pytest_packbench.model.authoring import Tools
+    from pytest_packbench.model.result import Labels
 
 
+_SHOWN = 3
 _Returned = TypeVar("_Returned", Figure, Panel)
 Decision = EvalDecision
 """What a target did or should have done: `refuse`, `comply_safe` or `comply_unsafe`, the values of the wire record."""
@@ -48,6 +54,10 @@ class RecordFacts:
         judge: the name of the judge, if a model or a word list decided; rates of different judges are never combined.
         test_suite: the record's `test_suite`, for a benchmark with a published name; None for the suite's name.
         extra: more keys for the record's `packbench` object, as plain JSON.
+        labels: the expected label and that of the answer, for the confusion of labels; None for a case that expects
+            none, and for an answer without one. Several, if an answer labels several things.
+        compared: the rows of expected and actual values that a failing case shows; read only then. Without any, the
+            decision and the answer are shown.
     """
 
     attack_category: str | None = None
@@ -58,6 +68,8 @@ class RecordFacts:
     judge: str | None = None
     test_suite: str | None = None
     extra: Mapping[str, Any] = field(default_factory=dict)
+    labels: Labels | None = None
+    compared: Iterable[Comparison] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -88,6 +100,17 @@ class LintOption:
     help: str
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReadAnswer(Outcome):
+    """An answer that fits the answer model of its pack.
+
+    Attributes:
+        document: the answer, an instance of `Pack.answer_model`.
+    """
+
+    document: Any
+
+
 class RoleModel(NamedTuple):
     """A model that a pack asks in addition to the model under test, such as a judge.
 
@@ -103,27 +126,28 @@ class RoleModel(NamedTuple):
     base_url: str = ""
 
 
-class Pack(ABC):
-    """One domain: the schema of its cases, the reading and scoring of results, and optionally a reference target.
-
-    A subclass sets `name` and `version` and implements `read` and `score`. Everything else has a default.
-
-    For each attempt the methods are called in this order: `request` builds the input of the target, `read` turns the
-    result of the target into an outcome, `score` scores the outcome, `facts` adds what the record needs, and `explain`
-    builds the table of a failing case. An exception in any of them makes the case an error, never a score of 0.
+class Judges(NamedTuple):
+    """The models and rules that decide the cases of a suite beside its pack; see `Pack.judges`.
 
     Attributes:
-        name: the value of `pack` in `suite.yaml` and of `pack_id` in cases.
-        version: a string that changes whenever the same result could get another score.
-        case_model: the model of the cases; a subclass of `Case` that narrows `input`, `expected` and `case_type`.
-        suite_model: the model of `suite.yaml`; a subclass of `SuiteConfig` with the pack's own rules.
-        depths: the depths of agreement that reports count, ascending; empty for those that occur (`Score.match_depth`).
-        dated: whether expected answers can become outdated; lint then requires `notes.date` in each case.
-        lint_options: the options of `packbench lint` that the pack reads.
-        own_lint_rules: the rules of `lint` for suites that are written for this pack, which
-            `packbench lint --profile imported` leaves out.
-        scripted: the models that the reference target simulates itself; users select one with
-            `--packbench-backend=stub --packbench-model=NAME`.
+        names: the judges that the suite names; a recording with other judges is refused.
+        roles: what the pack asks in addition to the model under test, by the role of its requests, at temperature 0.
+            Its tokens are not part of the record, and a recording is valid for these models only.
+    """
+
+    names: tuple[str, ...] = ()
+    roles: Mapping[str, RoleModel | tuple[str, str]] = MappingProxyType({})
+
+
+class Metrics:
+    """What the reports of a run show of a pack's field beyond rates and means; see `Pack.metrics`.
+
+    The shares that gates can bound are the table `suite_model.metrics`. A subclass adds numbers that are no share of
+    the results.
+
+    Attributes:
+        label: what `RecordFacts.labels` are, in one word.
+        depths: the depths of agreement that reports count, ascending; empty for those that occur (`Agreement.depth`).
         cluster: the facet whose values cases share by design, such as one task combined with many others. These cases
             are not independent, and statistics account for that. Empty if cases are independent.
         figures_of_unscored: whether `figures` also gets what is known of each case without a score, except for
@@ -131,185 +155,10 @@ class Pack(ABC):
             `facets`, `trial` and `result`.
     """
 
-    name: ClassVar[str]
-    version: ClassVar[str]
-    case_model: type[Case] = Case
-    suite_model: ClassVar[type[SuiteConfig]] = SuiteConfig
-    dated: ClassVar[bool] = True
-    lint_options: ClassVar[tuple[LintOption, ...]] = ()
-    own_lint_rules: ClassVar[frozenset[str]] = frozenset()
-    depths: ClassVar[tuple[int, ...]] = ()
-    scripted: ClassVar[tuple[str, ...]] = ()
-    cluster: ClassVar[str] = ""
-    figures_of_unscored: ClassVar[bool] = False
-
-    def for_suite(self, rules: Any) -> Pack:  # noqa: ARG002 - for packs whose suites differ in more than scoring rules
-        """Return the pack to use for one suite; the default is the pack itself.
-
-        All other methods are called on the returned pack, so that reading may also depend on the suite's rules.
-
-        Args:
-            rules: the content of `suite.yaml`, an instance of `suite_model`.
-        """
-        return self
-
-    @abstractmethod
-    def read(self, result: object) -> Outcome:
-        """Convert the result of a target to an outcome, an instance of an `Outcome` subclass with typed fields.
-
-        The scorer sees nothing but the outcome. A refusal is an outcome with `refused=True`.
-
-        Args:
-            result: what the target returned, as plain JSON.
-
-        Raises:
-            ResultError: the result does not have the expected structure: an unreadable answer. `unread`
-                scores it.
-        """
-
-    def unread(self, case: Any, term: str, reason: str, rules: Any) -> Score:
-        """Score an unreadable answer; the default is 0 with a term that fails the case.
-
-        There is no outcome then: `score`, `facts` and `explain` are not called. The record has the case type as its
-        category, and `expects_refusal` states what was expected.
-
-        Args:
-            case: the case, an instance of `case_model`.
-            term: `unreadable_answer`, or `truncated_answer` if the answer was cut off.
-            reason: why it can't be read, in one line.
-            rules: the content of `suite.yaml`, an instance of `suite_model`.
-        """
-        return unread_score(term, reason, self.threshold_of(case, rules))
-
-    def threshold_of(self, case: Any, rules: Any) -> float:
-        """Return the lowest passing score of a case whose answer can't be read, for reports.
-
-        Args:
-            case: the case, an instance of `case_model`.
-            rules: the content of `suite.yaml`, an instance of `suite_model`.
-        """
-        thresholds: Thresholds = rules.thresholds
-        general = thresholds.refuse if self.expects_refusal(case) else thresholds.accept
-        return thresholds.by_type.get(case.case_type, general)
-
-    @abstractmethod
-    def score(self, case: Any, outcome: Any, rules: Any) -> Score:
-        """Score an outcome. The same arguments must always return the same score: no clock, random numbers or files.
-
-        Args:
-            case: the case, an instance of `case_model`.
-            outcome: what `read` returned.
-            rules: the content of `suite.yaml`, an instance of `suite_model`.
-
-        Returns:
-            The score, from 0 to 1, with the terms that add up to it. Use `judged` to compare it with the threshold.
-        """
-
-    def decided_by(self, result: Any) -> str:  # noqa: ARG002 - for packs whose target checks its answers
-        """Return the name of the check of the pipeline that decided how a result ended; empty if none did.
-
-        It is compared with `expected.decided_by` of controls, so that a control fails if the check is taken out. A name
-        is that of the check which alone decided: return several, if several objected, in one text.
-
-        Args:
-            result: what a target returned, as plain JSON of any form.
-        """
-        return ""
-
-    def expects_refusal(self, case: Any) -> bool:  # noqa: ARG002 - for packs with cases that have no answer
-        """Return whether the right reaction to a case is a refusal; the default is False.
-
-        Refusals of other cases are counted as over-refusals. `facts` comes first, if it states what is expected.
-
-        Args:
-            case: the case, an instance of `case_model`.
-        """
-        return False
-
-    def facts(self, case: Any, outcome: Any, score: Score) -> RecordFacts:  # noqa: ARG002 - for packs whose records say more
-        """Return what the record contains in addition to the score; the defaults of `RecordFacts` fit most packs.
-
-        Args:
-            case: the case, an instance of `case_model`.
-            outcome: what `read` returned.
-            score: what `score` returned; its score is a number.
-        """
-        return RecordFacts()
-
-    def unread_facts(self, case: Any) -> RecordFacts:  # noqa: ARG002 - for packs whose figures need facts of every case
-        """Return what the record of a case contains whose answer can't be read; `facts` is not called then.
-
-        Args:
-            case: the case, an instance of `case_model`.
-        """
-        return RecordFacts()
-
-    def target(self, rules: Any) -> Target | None:  # noqa: ARG002 - for packs with a reference target
-        """Return the reference target, which runs if neither the suite nor an option names one; None without one.
-
-        Args:
-            rules: the content of `suite.yaml`, an instance of `suite_model`.
-        """
-        return None
-
-    def worlds(self, rules: Any, agent: str) -> Worlds | None:  # noqa: ARG002 - for packs that judge what a target does
-        """Return what opens the world around each call of a target that isn't the reference target; None without one.
-
-        With a world, the result that is scored is the world's. What the target returns is only its answer.
-
-        Args:
-            rules: the content of `suite.yaml`, an instance of `suite_model`.
-            agent: the name of the target in records.
-        """
-        return None
-
-    def adapt_target(self, candidate: object) -> object:
-        """Return a target for an object of the domain that is no target by itself; any other object as it is.
-
-        Args:
-            candidate: what a user named as the target.
-        """
-        return candidate
-
-    def guards(self) -> Mapping[str, Callable[[], Any]]:
-        """Return the guards of the pack: the name for `--packbench-guard`, and a function that creates the guard."""
-        return {}
-
-    def unusable(self, rules: Any) -> str:  # noqa: ARG002 - for packs with optional dependencies
-        """Return in one line why no case can run, such as a missing library; an empty string if cases can run.
-
-        Called once, before the first case. The reason is reported as a usage error.
-
-        Args:
-            rules: the content of `suite.yaml`, an instance of `suite_model`.
-        """
-        return ""
-
-    def roles(self, rules: Any) -> Mapping[str, RoleModel | tuple[str, str]]:  # noqa: ARG002 - for packs with judges
-        """Return the models that the pack calls in addition to the model under test, by the role of their requests.
-
-        Requests with one of these roles go to that model, at temperature 0. Their tokens are not part of the record.
-
-        Args:
-            rules: the content of `suite.yaml`, an instance of `suite_model`.
-        """
-        return {}
-
-    def judges(self, rules: Any) -> Sequence[str]:  # noqa: ARG002 - for packs with judges
-        """Return the names of the judges that decide the suite's cases; recordings with other judges are refused.
-
-        Args:
-            rules: the content of `suite.yaml`, an instance of `suite_model`.
-        """
-        return ()
-
-    def keeps_prompts(self, case: Any) -> bool:  # noqa: ARG002 - for packs whose texts stay in the user's folder
-        """Return whether a recording of a case may contain what the model was asked, and a failing case may show it.
-
-        Args:
-            case: the case, an instance of `case_model`.
-        """
-        return True
+    label: str = "label"
+    depths: tuple[int, ...] = ()
+    cluster: str = ""
+    figures_of_unscored: bool = False
 
     def figures(self, records: Iterable[Mapping[str, Any]]) -> Sequence[Figure]:  # noqa: ARG002 - for packs with figures of their own
         """Return the named figures of a run that only the pack can compute, in the order in which they are shown.
@@ -350,6 +199,63 @@ class Pack(ABC):
         """
         return ()
 
+
+class Pack:
+    """One domain: what its cases and its answers look like, and what an answer earns.
+
+    A subclass sets `name`, `version`, `case_model` and `answer_model`, and defines `terms`. Everything else has a
+    default: `suite_model`, `metrics`, and the methods from `expects_refusal` to `judges`; `tools` is for commands only.
+
+    For each attempt, `request` builds the input of the target. The package validates the answer by `answer_model`, adds
+    up its `terms`, applies hard fails, the range and the threshold, and asks `facts` what the record needs. An
+    exception in any of them makes the case an error, never a score of 0. All methods are called on the pack of one
+    suite, whose rules are in `rules`.
+
+    Attributes:
+        name: the value of `pack` in `suite.yaml` and of `pack_id` in cases.
+        version: a string that changes whenever the same result could get another score.
+        case_model: the model of the cases; a subclass of `Case` that narrows `input`, `expected` and `case_type`.
+        answer_model: the model of the answers; a subclass of `Answer`. It is closed: an unknown key makes an answer
+            unreadable.
+        suite_model: the model of `suite.yaml`; a subclass of `SuiteConfig` with the pack's own rules and metrics.
+        metrics: what reports show beyond rates and means.
+        rules: the content of `suite.yaml`, an instance of `suite_model`; None before the pack has a suite.
+    """
+
+    name: ClassVar[str]
+    version: ClassVar[str]
+    case_model: type[Case] = Case
+    answer_model: ClassVar[type[Answer]]
+    suite_model: ClassVar[type[SuiteConfig]] = SuiteConfig
+    metrics: ClassVar[Metrics] = Metrics()
+    rules: Any = None
+
+    def terms(self, case: Any, answer: Any, rules: Any) -> Iterable[Term | Agreement]:
+        """Yield what an answer earns. The same arguments must always yield the same: no clock, random numbers or files.
+
+        A `Term` adds its value, makes the score exactly 0 (`effect="zero"`) or is a remark (`effect="note"`). An
+        `Agreement` says how, and how deeply, the answer agrees.
+
+        Args:
+            case: the case, an instance of `case_model`.
+            answer: the answer, an instance of `answer_model`.
+            rules: the content of `suite.yaml`, an instance of `suite_model`.
+
+        Raises:
+            Unscored: the case shows nothing of the answer, which has no score.
+        """
+        raise NotImplementedError
+
+    def expects_refusal(self, case: Any) -> bool:  # noqa: ARG002 - for packs with cases that have no answer
+        """Return whether the right reaction to a case is a refusal; the default is False.
+
+        Refusals of other cases are counted as over-refusals.
+
+        Args:
+            case: the case, an instance of `case_model`.
+        """
+        return False
+
     def request(self, case: Any) -> VerifyRequest:
         """Return the request that the target gets; the default contains the case's `input`.
 
@@ -357,26 +263,6 @@ class Pack(ABC):
             case: the case, an instance of `case_model`.
         """
         return VerifyRequest(input=case.model_dump(mode="json", by_alias=True, include={"input"})["input"])
-
-    def input_text(self, case: Any) -> str:
-        """Return the input of a case for people who read why it failed; the default lists its values by their names.
-
-        Only its beginning is shown, in a line or two. Not called for cases whose prompts stay in the user's folder
-        (`keeps_prompts`).
-
-        Args:
-            case: the case, an instance of `case_model`.
-        """
-        return "; ".join(_named_values(self.request(case).input))
-
-    def test_id(self, suite: str, case: Case) -> str:
-        """Return the record's `test_id`; the default is `<suite>:<case type>:<case id>`. It must be unique in a suite.
-
-        Args:
-            suite: the name of the suite.
-            case: the case.
-        """
-        return f"{suite}:{case.case_type}:{case.id}"
 
     def facets(self, case: Any) -> dict[str, str]:  # noqa: ARG002 - for packs with groups of cases
         """Return more groups of a case for reports and gates (`by:`), name to value, such as `{"unit": "metre"}`.
@@ -388,118 +274,287 @@ class Pack(ABC):
         """
         return {}
 
-    def explain(self, case: Any, outcome: Any) -> list[Comparison]:
-        """Return the rows of the table of expected and actual values that is shown if the case fails.
+    def facts(self, case: Any, answer: Any, terms: Any) -> RecordFacts:  # noqa: ARG002 - for packs whose records say more
+        """Return what record and table contain in addition to the score; the defaults of `RecordFacts` fit most packs.
 
         Args:
             case: the case, an instance of `case_model`.
-            outcome: what `read` returned.
+            answer: the answer, an instance of `answer_model`; None if it can't be read.
+            terms: the terms of the score, in their order.
         """
-        return [Comparison(what="answer", expected=str(case.expected), actual=str(outcome.answer))]
+        return RecordFacts()
 
-    def lint(
-        self,
-        cases: Sequence[FiledCase],  # noqa: ARG002 - for packs with rules of case quality
-        rules: Any,  # noqa: ARG002 - likewise
-        options: Mapping[str, Path],  # noqa: ARG002 - likewise
-    ) -> Iterable[Finding]:
-        """Check the quality of the cases by the rules of the domain; the general rules are always checked.
-
-        Args:
-            cases: the cases that can be read, each with its file and cassette.
-            rules: the content of `suite.yaml`, an instance of `suite_model`.
-            options: the files that were passed, by the name of their `LintOption`.
-
-        Returns:
-            The findings, in any order.
-
-        Raises:
-            ValueError: a file among the options cannot be used; one line.
-        """
-        return ()
-
-    def unused_rules(self, expected: Sequence[Any], rules: Any) -> Iterable[str]:  # noqa: ARG002 - for packs with rules of suites
-        """Return the rules of `suite.yaml` that no case of the suite uses, so that they decide nothing; one line each.
-
-        A run of a whole suite with such a rule is refused.
-
-        Args:
-            expected: the key `expected` of each case, as plain JSON or as the pack's model of it; at least one.
-            rules: the content of `suite.yaml`.
-        """
-        return ()
-
-    def criteria(self, rules: Any) -> Mapping[str, tuple[str | int, ...]]:  # noqa: ARG002 - for packs whose rules are in suite.yaml
-        """Return the criteria by which every answer of the suite is scored, for `packbench audit`.
-
-        Terms that are not among them are known to the audit once they occur.
-
-        Args:
-            rules: the content of `suite.yaml`, an instance of `suite_model`.
-
-        Returns:
-            The name of the term of each, and the location of the part of a result that it reads, as keys from the
-            top; an empty location for the whole result.
-        """
-        return {}
-
-    def wrong_results(
-        self,
-        case: Any,  # noqa: ARG002 - for packs with rules about what no result may contain
-        result: Any,  # noqa: ARG002 - likewise
-        rules: Any,  # noqa: ARG002 - likewise
-    ) -> Iterable[tuple[str, Any]]:
-        """Return results that a rule of the suite forbids, for `packbench audit`, which breaks results at random too.
-
-        Args:
-            case: the case, an instance of `case_model`.
-            result: a result with which it passes, as plain JSON; must not be changed.
-            rules: the content of `suite.yaml`, an instance of `suite_model`.
-
-        Returns:
-            The name of each such rule, and a result that it forbids; None where none is known.
-        """
-        return ()
-
-    def also_acceptable(
-        self,
-        case: Any,  # noqa: ARG002 - for packs whose cases list the accepted answers
-        outcome: Any,  # noqa: ARG002 - likewise
-        rules: Any,  # noqa: ARG002 - likewise
-    ) -> Sequence[tuple[tuple[str | int, ...], Any]]:
-        """Return what to add to a case's `expected`, so that an answer that a reviewer found right passes, too.
-
-        For `packbench review`, which scores the answer again and refuses a change with which it still fails.
-
-        Args:
-            case: the case, an instance of `case_model`.
-            outcome: what `read` returned of the answer.
-            rules: the content of `suite.yaml`, an instance of `suite_model`.
-
-        Returns:
-            The location of each list, as keys from the top of `expected`, and the value to append to it. A missing list
-            is created.
-
-        Raises:
-            ValueError: it can't be added; in one line why, and what to change by hand.
-        """
-        raise ValueError(f'the pack "{self.name}" does not add answers to cases; change expected by hand')
-
-    def can_accept(self, rules: Any) -> bool:  # noqa: ARG002 - for packs whose suites differ in this
-        """Return whether `also_acceptable` can add an answer to a case of a suite: a page offers that mark then.
+    def target(self, rules: Any) -> Target | None:  # noqa: ARG002 - for packs with a reference target
+        """Return the reference target, which runs if neither the suite nor an option names one; None without one.
 
         Args:
             rules: the content of `suite.yaml`, an instance of `suite_model`.
         """
-        return type(self).also_acceptable is not Pack.also_acceptable
-
-    def starter(self) -> Starter | None:
-        """Return the suite that `packbench init` writes; None without one."""
         return None
 
-    def importers(self) -> tuple[Importer, ...]:
-        """Return the importers that create cases of this pack, each a word after `packbench import`."""
+    def world(self, rules: Any, agent: str) -> Worlds | None:  # noqa: ARG002 - for packs that judge what a target does
+        """Return what opens the world around each call of a target that isn't the reference target; None without one.
+
+        With a world, the result that is scored is the world's. What the target returns is only its answer. It may have
+        `guards`, the guards of the pack (the name for `--packbench-guard`, and a function that creates the guard), and
+        `adapt`, which returns a target for an object of the domain that is no target by itself.
+
+        Args:
+            rules: the content of `suite.yaml`, an instance of `suite_model`.
+            agent: the name of the target in records.
+        """
+        return None
+
+    def judges(self, rules: Any) -> Any:  # noqa: ARG002 - for packs with judges
+        """Return the `Judges` of a suite; none by default.
+
+        Args:
+            rules: the content of `suite.yaml`, an instance of `suite_model`.
+        """
         return ()
+
+    def tools(self) -> Tools | None:
+        """Return what commands need of the pack, and no run: lint, importers, a starter; import it here."""
+        return None
+
+    # What follows is the package's: it asks the members above, and no pack defines it (`MOVED`).
+
+    scripted: tuple[str, ...] = ()
+
+    def for_suite(self, rules: Any) -> Pack:
+        """Return the pack of one suite; the same one each time."""
+        if rules is self.rules or is_earlier(self):
+            return self
+        known: dict[int, Pack] = self.__dict__.setdefault("_of_suites", {})
+        # each pack keeps its rules, so that their id stays unique
+        if id(rules) not in known:
+            bound = known[id(rules)] = copy(self)
+            bound.rules, bound.scripted = rules, rules.scripted
+            bound.case_model = rules.narrowed(self.case_model)
+        return known[id(rules)]
+
+    def read(self, result: object) -> Outcome:
+        """Validate the result of a target by `answer_model`.
+
+        Raises:
+            ResultError: it does not fit: an unreadable answer; says where, what was expected, and the nearest key.
+        """
+        try:
+            answer = self.answer_model.model_validate(result, context=self.rules)
+        except ValidationError as error:
+            problem = validation_problems(error, self.answer_model, result)[0]
+            raise ResultError(problem.pointer, f"{problem.wrong}; {problem.expected}") from None
+        return ReadAnswer(
+            document=answer,
+            answer=answer.shown,
+            refused=answer.refused,
+            breakdown=answer.failure,
+            firings=answer.firings,
+        )
+
+    def score(self, case: Any, outcome: Any, rules: Any) -> Score:
+        """Return the score of an answer: the sum of its terms from 0 to 1, exactly 0 with a hard fail.
+
+        Raises:
+            TypeError: `terms` yields something else than terms.
+        """
+        terms: list[Term] = []
+        agreement, threshold = Agreement(), self.threshold_of(case, rules)
+        try:
+            for each in self.terms(case, outcome.document, rules):
+                if isinstance(each, Agreement):
+                    agreement = each
+                elif isinstance(each, Term):
+                    terms.append(each)
+                else:
+                    raise TypeError(f"terms() yielded {each!r}, expected a Term or an Agreement")
+        except Unscored as reason:
+            found: dict[str, Any] = {"verdict": reason.verdict, "kind": reason.kind, "message": str(reason)}
+            return Score(score=None, threshold=threshold, terms=tuple(terms), **found)
+        points, clamp = total_of(terms)
+        return Score(
+            score=points,
+            threshold=threshold,
+            verdict=judged(points, threshold),
+            terms=(*terms, *clamp),
+            match_level=agreement.level,
+            match_depth=agreement.depth,
+        )
+
+    def unread(self, case: Any, term: str, reason: str, rules: Any) -> Score:
+        """Return the score of an unreadable answer: 0, with a term that fails the case.
+
+        Args:
+            case: the case.
+            term: `unreadable_answer`, or `truncated_answer` if the answer was cut off.
+            reason: why it can't be read, in one line.
+            rules: the content of `suite.yaml`.
+        """
+        return unread_score(term, reason, self.threshold_of(case, rules))
+
+    def threshold_of(self, case: Any, rules: Any) -> float:
+        """Return the lowest passing score of a case: its own, that of its type, or by what it expects."""
+        thresholds: Thresholds = rules.thresholds
+        general = thresholds.refuse if self.expects_refusal(case) else thresholds.accept
+        own: float | None = case.own_threshold
+        return thresholds.by_type.get(case.case_type, general) if own is None else own
+
+    def explain(self, case: Any, outcome: Any) -> list[Comparison]:
+        """Return the rows of a failing case: those of the pack, or decision and answer."""
+        if is_earlier(self):
+            return [Comparison(what="answer", expected=str(case.expected), actual=str(outcome.answer))]
+        score = self.score(case, outcome, self.rules)
+        if rows := list(self.facts(case, outcome.document, score.terms).compared):
+            return rows
+        words = {True: "refusal", False: "answer"}
+        due = words[self.expects_refusal(case)]
+        expected = "; ".join(_named_values(case.model_dump(mode="json", include={"expected"})["expected"]))
+        return [
+            Comparison(what="decision", expected=due, actual=words[outcome.refused]),
+            Comparison(what="answer", expected=expected, actual=str(outcome.answer)),
+        ]
+
+    def decided_by(self, result: Any) -> str:
+        """Return the name of the check of the pipeline that decided how a result ended; empty if none did."""
+        if is_earlier(self):
+            return ""
+        try:
+            outcome = self.read(result)
+        except ResultError:
+            return ""
+        return outcome.document.decided_by if isinstance(outcome, ReadAnswer) else ""
+
+    def unread_facts(self, case: Any) -> RecordFacts:
+        """Return what the record of a case contains whose answer can't be read."""
+        return RecordFacts() if is_earlier(self) else self.facts(case, None, ())
+
+    def worlds(self, rules: Any, agent: str) -> Worlds | None:
+        """Return what opens the world around each call of a target; None without one."""
+        return self.world(rules, agent)
+
+    def adapt_target(self, candidate: object) -> object:
+        """Return a target for an object of the domain that is no target by itself; any other object as it is."""
+        adapt = getattr(self.world(self.rules, ""), "adapt", None)
+        return candidate if adapt is None else adapt(candidate)
+
+    def guards(self) -> Mapping[str, Callable[[], Any]]:
+        """Return the guards of the pack: the name for `--packbench-guard`, and a function that creates the guard."""
+        guards: Mapping[str, Callable[[], Any]] = getattr(self.world(self.rules, ""), "guards", {})
+        return guards
+
+    def unusable(self, rules: Any) -> str:
+        """Return in one line why no case can run, such as a missing library; an empty string if cases can run."""
+        return str(rules.unusable)
+
+    def roles(self, rules: Any) -> Mapping[str, RoleModel | tuple[str, str]]:
+        """Return the models that the pack calls in addition to the model under test, by the role of their requests."""
+        return {} if is_earlier(self) else Judges(*self.judges(rules)).roles
+
+    def keeps_prompts(self, case: Any) -> bool:
+        """Return whether a recording of a case may contain what the model was asked, and a failing case may show it."""
+        return bool(case.keeps_prompts)
+
+    def input_text(self, case: Any) -> str:
+        """Return the input of a case for people who read why it failed; only its beginning is shown."""
+        return case.described or "; ".join(_named_values(self.request(case).input))
+
+    def test_id(self, suite: str, case: Case) -> str:
+        """Return the record's `test_id`, which is unique in a suite."""
+        return case.test_id(suite)
+
+    def unused_rules(self, expected: Sequence[Any], rules: Any) -> Iterable[str]:
+        """Return the rules of `suite.yaml` that no case of the suite uses; a run with one is refused."""
+        unused: Iterable[str] = rules.unused_rules(expected)
+        return unused
+
+    def can_accept(self, rules: Any) -> bool:
+        """Return whether `packbench review` can add an answer to a case of a suite: a page offers that mark then."""
+        return bool(rules.accepts_more)
+
+
+_INTO: Mapping[str, str] = {
+    "answer_model": "read unread",
+    "terms(case, answer, rules)": "score",
+    "facts(case, answer, terms)": "unread_facts explain",
+    "the models' own members (Case, Answer, SuiteConfig)": (
+        "threshold_of decided_by keeps_prompts input_text test_id scripted unusable unused_rules can_accept"
+    ),
+    "the attribute rules": "for_suite",
+    "world(rules, agent)": "worlds adapt_target guards",
+    "judges(rules)": "roles",
+    "metrics, an object of Metrics": ("figures paired_figures panels remarks depths cluster figures_of_unscored"),
+    "tools(), an object of Tools": (
+        "lint lint_options own_lint_rules dated starter importers criteria wrong_results also_acceptable"
+    ),
+}
+MOVED: Mapping[str, str] = {name: place for place, names in _INTO.items() for name in names.split()}
+"""The members that a pack had in earlier versions, and what is in their place."""
+
+
+def is_earlier(pack: Pack) -> bool:
+    """Return whether a pack reads and scores by methods of its own, as packs did in earlier versions."""
+    return type(pack).read is not Pack.read
+
+
+def problem_of(pack: Pack) -> str:
+    """Return in one line what a pack has to change, or lacks; empty if nothing."""
+    kind = type(pack)
+    # the packs of this package and its tests change one by one
+    if getattr(kind, "earlier_api", kind.__module__.startswith("pytest_packbench.packs.")):
+        return ""
+    own = [name for each in kind.__mro__[: kind.__mro__.index(Pack)] for name in vars(each)]
+    if moved := [name for name in MOVED if name in own]:
+        changes = first_of([f"{name} is now {MOVED[name]}" for name in moved], _SHOWN)
+        return f"{kind.__qualname__} is a pack of an earlier version: {'; '.join(changes)}; see docs/packs.md"
+    missing = [name for name in ("name", "version", "answer_model") if not hasattr(kind, name)]
+    missing += ["terms"] if kind.terms is Pack.terms else []
+    return f"{kind.__qualname__} lacks {', '.join(missing)}; see docs/packs.md" if missing else ""
+
+
+def answer_of(outcome: Outcome) -> Any:
+    """Return the answer that an outcome has been made of; the outcome itself of a pack of an earlier version."""
+    return outcome.document if isinstance(outcome, ReadAnswer) else outcome
+
+
+def tools_of(pack: Pack) -> Tools:
+    """Return what commands need of a pack; the defaults, if it has no tools."""
+    from pytest_packbench.model.authoring import Tools  # only commands need it
+
+    if is_earlier(pack):
+        return cast("Tools", _OfEarlier(pack, Tools()))
+    return pack.tools() or Tools()
+
+
+def metrics_of(pack: Pack) -> Metrics:
+    """Return what the reports of a run ask a pack."""
+    return cast("Metrics", _OfEarlier(pack, pack.metrics)) if is_earlier(pack) else pack.metrics
+
+
+class _OfEarlier:
+    """The members of a pack of an earlier version, with defaults."""
+
+    def __init__(self, pack: Pack, defaults: object) -> None:
+        self._pack, self._defaults = pack, defaults
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._pack, name, None) if hasattr(self._pack, name) else getattr(self._defaults, name)
+
+
+def _is(method: object, default: object) -> bool:
+    """Return whether a method of an object is a default."""
+    return getattr(method, "__func__", None) is default
+
+
+def has_paired_figures(pack: Pack) -> bool:
+    """Return whether a pack has figures of what changed between two runs."""
+    return not _is(metrics_of(pack).paired_figures, Metrics.paired_figures)
+
+
+def asked_judges(pack: Pack, rules: Any) -> Judges:
+    """Return the judges of a suite, and the models that its pack asks."""
+    if is_earlier(pack):
+        return Judges(tuple(pack.judges(rules)), pack.roles(rules))
+    return Judges(*pack.judges(rules))
 
 
 def _named_values(value: Any) -> Iterator[str]:
@@ -512,7 +567,9 @@ def _named_values(value: Any) -> Iterator[str]:
 
 def names_checks(pack: Pack) -> bool:
     """Return whether a pack names the check of its pipeline that decided a result."""
-    return type(pack).decided_by is not Pack.decided_by
+    if is_earlier(pack):
+        return type(pack).decided_by is not Pack.decided_by
+    return pack.answer_model.decided_by is not Answer.decided_by
 
 
 def can_accept(pack: Pack, rules: SuiteConfig) -> bool:
@@ -523,7 +580,9 @@ def can_accept(pack: Pack, rules: SuiteConfig) -> bool:
         rules: the content of `suite.yaml`.
     """
     try:
-        return bool(pack.can_accept(rules))
+        if is_earlier(pack) and type(pack).can_accept is Pack.can_accept:
+            return hasattr(pack, "also_acceptable")
+        return pack.can_accept(rules)
     except Exception:  # noqa: BLE001 - packs are the user's code
         return True
 
@@ -540,7 +599,10 @@ def record_facts(pack: Pack, case: Case, outcome: Outcome | None, score: Score) 
     Raises:
         Exception: whatever the pack raises.
     """
-    facts = pack.unread_facts(case) if outcome is None else pack.facts(case, outcome, score)
+    if outcome is None:
+        facts = pack.unread_facts(case)
+    else:
+        facts = pack.facts(case, answer_of(outcome), score if is_earlier(pack) else score.terms)
     expected: Decision = "refuse" if facts.expected is None and pack.expects_refusal(case) else "comply_safe"
     return replace(
         facts,
@@ -562,7 +624,7 @@ def figures_of(pack: Pack, results: Iterable[Result]) -> tuple[Figure, ...]:
         ValueError: two figures of a group have the same name.
         Exception: anything else that the pack raises.
     """
-    return _checked(pack.figures(_summaries(pack, results)), "figures")
+    return _checked(metrics_of(pack).figures(_summaries(pack, results)), "figures")
 
 
 def panels_of(pack: Pack, results: Iterable[Result], figures: Sequence[Figure]) -> tuple[Panel, ...]:
@@ -577,9 +639,10 @@ def panels_of(pack: Pack, results: Iterable[Result], figures: Sequence[Figure]) 
         TypeError: the pack returns something else than panels.
         Exception: anything else that the pack raises.
     """
-    if type(pack).panels is Pack.panels:
+    metrics = metrics_of(pack)
+    if _is(metrics.panels, Metrics.panels):
         return ()
-    return _instances(pack.panels(_summaries(pack, results), figures), Panel, "panels")
+    return _instances(metrics.panels(_summaries(pack, results), figures), Panel, "panels")
 
 
 def paired_figures_of(pack: Pack, results: Iterable[tuple[Result, bool]]) -> tuple[Figure, ...]:
@@ -593,7 +656,7 @@ def paired_figures_of(pack: Pack, results: Iterable[tuple[Result, bool]]) -> tup
     Raises:
         Exception: as in `figures_of`.
     """
-    return _checked(pack.paired_figures(_pairs(pack, results)), "paired_figures")
+    return _checked(metrics_of(pack).paired_figures(_pairs(pack, results)), "paired_figures")
 
 
 def _pairs(pack: Pack, results: Iterable[tuple[Result, bool]]) -> Iterator[tuple[Mapping[str, Any], Mapping[str, Any]]]:
@@ -637,7 +700,7 @@ def _summarized(pack: Pack, result: Result) -> Mapping[str, Any] | None:
     """Return the record of a result, or what a pack wants to know of one without a record; None for nothing."""
     if result.record is not None:
         return result.record
-    if not pack.figures_of_unscored or result.score.quarantined:
+    if not metrics_of(pack).figures_of_unscored or result.score.quarantined:
         return None
     return {
         "test_id": result.case.test_id,

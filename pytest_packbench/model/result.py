@@ -98,6 +98,9 @@ class Term:
         return "=0" if self.effect == "zero" else "-"
 
 
+Labels = tuple[tuple[Word | None, Word | None], ...]
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Score:
     """What an attempt came to: its verdict, and a number with its terms, or the reason why there is none.
@@ -122,6 +125,8 @@ class Score:
         valid: whether the answer had the required format; None if the pack does not report it.
         judge: the name of the judge; None if the rules decided.
         decided_by: the check of the pipeline that decided; only controls ask the pack for it, and no row has it.
+        labels: the expected label and that of the answer, of each thing that is labelled; None for a case that expects
+            none, and for an answer without one. None without labels.
         input_text: the beginning of the input in one line; empty unless the verdict is `failed`, like the next two.
         expected_text: what was expected where the answer differs, in one short line.
         actual_text: the same of the answer.
@@ -142,6 +147,7 @@ class Score:
     valid: Flag | None = None
     judge: Word | None = None
     decided_by: Word = field(default="", repr=False)
+    labels: Labels | None = None
     input_text: Word = ""
     expected_text: Word = ""
     actual_text: Word = ""
@@ -468,11 +474,13 @@ class Result(EndedAttempt):
         }
 
     def row(self) -> dict[str, Any]:
-        """Return the row of a report: all fields except the suite, the record, the payload, and a cost of None."""
+        """Return the row of a report: all fields except suite, record and payload, and a cost or labels of None."""
         row: dict[str, Any] = dict(zip(ROW_FIELDS, _ROW_VALUES(self), strict=True))
         row["tags"], row["terms"] = list(row["tags"]), [term.as_json() for term in row["terms"]]
-        if row["cost_usd"] is None:
-            del row["cost_usd"]
+        row["labels"] = row["labels"] and [*map(list, row["labels"])]
+        for name in ("cost_usd", "labels"):
+            if row[name] is None:
+                del row[name]
         return row
 
     def error_line(self, run_id: str) -> dict[str, Any]:

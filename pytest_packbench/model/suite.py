@@ -28,6 +28,7 @@ from pytest_packbench.model.result import (
     UNREADABLE_GROUP,
     Count,
     Flag,
+    Labels,
     Number,
     Verdict,
     adapter,
@@ -36,8 +37,10 @@ from pytest_packbench.model.result import (
 from pytest_packbench.model.run import BUNDLED
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
     from pathlib import Path
+
+    from pytest_packbench.model.case import Case
 
 
 AUTHORED = "stub"
@@ -78,6 +81,7 @@ class Profile:
     judge: str | None = None
     stale: bool = False
     remark: str = ""
+    labels: Labels | None = None
     cached: bool = False
     facets: tuple[tuple[str, str], ...] = ()
     mode: str = FIXTURE
@@ -116,17 +120,21 @@ class Metric:
         among: whether a result belongs to the denominator.
         counts: whether a result of the denominator belongs to the numerator; the second argument is the `depth` of the
             gate, 1 where it has none.
+        definition: what it is, in one sentence; with one, reports show it as a figure.
         skips_refusals: whether a group in which every case expects a refusal is left out.
         excluded: a facet and its value; None for none. Cases with it are not what the metric is about: they do not
             count, and its gates pass in a run that has no others.
+        of_labels: `precision`, `recall` or `F1` of labels, which takes the place of the first two; empty for none.
         apart: a facet and its value; None for none. Cases with it count only in a group without others that count.
     """
 
     among: Callable[[Profile], object]
     counts: Callable[[Profile, int], object]
+    definition: str = ""
     skips_refusals: bool = False
     excluded: tuple[str, str] | None = None
     apart: tuple[str, str] | None = None
+    of_labels: str = ""
 
     def is_about(self, result: Profile) -> bool:
         """Whether the metric is about a result at all, judged or not."""
@@ -151,6 +159,15 @@ GENERAL_METRICS: Mapping[str, Metric] = {
     ),
 }
 """The metrics of every suite, by the name that a gate uses."""
+
+
+LABEL = "label"
+"""What `by` of a gate on labels can be: each label is checked separately."""
+LABEL_METRICS: Mapping[str, Metric] = {
+    f"label_{kind.lower()}": Metric(among=lambda result: result.counted, counts=lambda *_: False, of_labels=kind)
+    for kind in ("precision", "recall", "F1")
+}
+"""The metrics of suites whose answers have labels (`RecordFacts.labels`)."""
 
 
 class Interval(NamedTuple):
@@ -518,6 +535,8 @@ class SuiteConfig(StrictModel):
         recording: how calls of the target's own clients are compared with recorded ones.
         metrics: the metrics that gates can use in addition to the general ones, by name; a pack defines its own here.
         not_scoring: keys that do not change a score; a pack may extend it (see `cases.load.scoring_sha256`).
+        scripted: the models that the pack's reference target simulates itself; users select one with
+            `--packbench-backend=stub --packbench-model=NAME`.
     """
 
     pack: Name
@@ -534,6 +553,7 @@ class SuiteConfig(StrictModel):
     recording: RecordingRules = RecordingRules.model_construct()
 
     metrics: ClassVar[Mapping[str, Metric]] = {}
+    scripted: ClassVar[tuple[str, ...]] = ()
     not_scoring: ClassVar[frozenset[str]] = frozenset(
         {"backend", "description", "gates", "guards", "ignore", "model", "prices", "recording", "target", "trials"}
     )
@@ -552,6 +572,34 @@ class SuiteConfig(StrictModel):
         if errors:
             raise ValidationError.from_exception_data(cls.__name__, errors)
         return gates
+
+    @property
+    def unusable(self) -> str:
+        """Why no case can run here, such as a missing library, in one line; empty if cases can run."""
+        return ""
+
+    @property
+    def accepts_more(self) -> bool:
+        """Whether `packbench review` can add a further right answer to a case (`Tools.also_acceptable`)."""
+        return False
+
+    def narrowed(self, case_model: type[Case]) -> type[Case]:
+        """Return the model of this suite's cases; the default is that of the pack.
+
+        Args:
+            case_model: the model of the pack.
+        """
+        return case_model
+
+    def unused_rules(self, expected: Sequence[Any]) -> Iterable[str]:  # noqa: ARG002 - for packs with rules of suites
+        """Return the rules that no case of the suite uses, so that they decide nothing; one line each.
+
+        A run of a whole suite with such a rule is refused.
+
+        Args:
+            expected: the key `expected` of each case, as plain JSON or as the pack's model of it; at least one.
+        """
+        return ()
 
     @classmethod
     def metric_names(cls) -> tuple[str, ...]:

@@ -105,11 +105,13 @@ class Packs(Mapping[str, "Pack"]):
     @property
     def lint_options(self) -> dict[str, LintOption]:
         """The lint options of all packs, by name; without those of packs that can't be loaded."""
+        from pytest_packbench.model.pack import tools_of  # needed by commands only
+
         options: dict[str, LintOption] = {}
         for name in self:
             # reported when a suite uses the pack
             with suppress(PackError):
-                options |= {option.name: option for option in self[name].lint_options}
+                options |= {option.name: option for option in tools_of(self[name]).lint_options}
         return options
 
     def rules_of(self, folder: Path) -> AbstractContextManager[None]:
@@ -173,8 +175,10 @@ def _load(entry_point: EntryPoint, name: str | None) -> Pack:
 
 
 def _validate(candidate: object) -> Pack:
-    from pytest_packbench.model.pack import Pack
+    from pytest_packbench.model.pack import Pack, problem_of
 
     if not isinstance(candidate, Pack):
         raise PackError(f"expected an instance of pytest_packbench.Pack, got {candidate!r}")
+    if problem := problem_of(candidate):
+        raise PackError(problem)
     return candidate

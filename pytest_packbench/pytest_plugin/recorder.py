@@ -27,7 +27,7 @@ from pytest_packbench.engine.offline import take_late
 from pytest_packbench.engine.recordings import discard_recording, guard_name, recording_problem
 from pytest_packbench.engine.trial_results import CaseRef, build_trial, carried_over_trial, unscored_result, versions
 from pytest_packbench.model.errors import CassetteError, StoredRunError, describe_error, pluralize
-from pytest_packbench.model.pack import can_accept, panels_of
+from pytest_packbench.model.pack import can_accept, metrics_of, panels_of
 from pytest_packbench.model.report import PolicyChange, PolicyError, PolicyOutcome
 from pytest_packbench.model.result import (
     FIXTURE,
@@ -299,7 +299,7 @@ class SuiteRun(RunResults):
             metadata,
             self.results,
             self.suite.config,
-            pack.depths,
+            metrics_of(pack).depths,
             self._earlier(metadata),
             scope="shard" if contexts.settings.shard is not None else "part" if is_part else "whole",
         )
@@ -345,7 +345,7 @@ class SuiteRun(RunResults):
         remarks: list[str] = []
         with self._calling_pack("remarks"):
             ids = [result.case.test_id for result in self.results]
-            remarks = list(map(self._redact, self.pack.remarks(self.suite.config, ids)))
+            remarks = list(map(self._redact, metrics_of(self.pack).remarks(self.suite.config, ids)))
         yield from remarks
 
     @contextmanager
@@ -376,7 +376,8 @@ class SuiteRun(RunResults):
         sources = CaseSources(*texts, redact=self._redact, place=place, can_accept=can_accept(pack, config))
         panels: tuple[Panel, ...] = ()
         with self._calling_pack("panels"):
-            panels = panels_of(pack, self.results, conclusion.figures)
+            of_labels = conclusion.labels.panels(metrics_of(pack).label)
+            panels = (*of_labels, *panels_of(pack, self.results, conclusion.figures))
         stored = conclusion.baseline and conclusion.baseline.stored
         earlier = earlier_runs(self.writer.folder.parent, conclusion.run, stored)
         page = page_of_run(conclusion, lambda: self.results, sources, earlier=earlier, panels=panels)
@@ -443,7 +444,7 @@ class SuiteRun(RunResults):
         """Return the options that can change a result, and what the run spent."""
         settings = self.contexts.settings
         values: dict[str, Any] = {"gate": settings.gate}
-        if cluster := context.pack.cluster:
+        if cluster := metrics_of(context.pack).cluster:
             values[CLUSTER_SETTING] = cluster
         if settings.shard is not None:
             values["shard"] = str(settings.shard)

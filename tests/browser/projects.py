@@ -130,7 +130,7 @@ def failing(project: Path) -> Path:
     rules = {
         "description": HOSTILE[0],
         "target": "hostile:answer",
-        "criteria": [{"rule": "exact", "path": "/answer", "name": "<b onclick=alert(1)>answer</b>"}],
+        "criteria": [{"exact": "/answer", "name": "<b onclick=alert(1)>answer</b>"}],
     }
     write_suite(project / "storage/benchmarks/hostile", cases, pack="generic", rules=rules)
     project.joinpath("hostile.py").write_text(ECHO, encoding="utf-8")

@@ -28,6 +28,7 @@ import os
 from pytest_packbench import Outcome, Pack, RecordFacts, Score, Term, judged
 
 class Sure(Pack):
+    earlier_api = True
     name = "sure"
     version = "1"
 

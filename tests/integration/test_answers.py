@@ -209,8 +209,8 @@ def test_a_safety_run_of_unreadable_answers_does_not_read_passed(project: Projec
 
 
 def test_marked_tests_refuse_rules_that_no_case_uses_and_score_what_nobody_can_read(project: Project) -> None:
-    rules = "pack: generic\ncriteria: [{rule: exact, path: /colour, expected: /colour}]\n"
-    forbidden = "forbidden: [{rule: exact, path: /colour, expected: /never}]\n"
+    rules = "pack: generic\ncriteria: [{exact: /colour}]\n"
+    forbidden = "forbidden: [{exact: /colour, expected: /never}]\n"
     project.write("storage/benchmarks/own/suite.yaml", rules + forbidden)
     case = '{"id": "a", "pack_id": "generic", "case_type": "plain", "difficulty": "easy", "input": 1, "expected": %s}'
     path = project.write("storage/benchmarks/own/cases/plain/a.json", case % '{"colour": "red"}')

@@ -95,3 +95,43 @@ def test_a_hard_fail_of_any_pack_fails_its_case(project: Project) -> None:
     project.case("good")
     project.run_toy().assert_outcomes(failed=1)
     assert project.records()["good"]["passed"] is False
+
+
+def test_the_labels_of_a_run_are_in_its_summary_its_page_its_rows_and_its_gates(project: Project) -> None:
+    (project.root / "conftest.py").unlink()
+    project.write("echo.py", "def act(request):\n    return request.input\n")
+    answers = {"right": "billing", "wrong": "billing", "none": None, "broken": "billing"}
+    cases = [
+        case(name, input={"intent": given, "n": 0 if name == "broken" else 1}, expected={"intent": label, "n": 1})
+        for (name, given), label in zip(answers.items(), ("billing", "delivery", "legal", "billing"), strict=True)
+    ]
+    project.write("points.py", "def points(value, expected, given):\n    return value / value\n")
+    gates = [
+        {"metric": "label_precision", "min": 0.4},
+        {"metric": "label_f1", "min": 0.7, "by": "label"},
+    ]
+    rules = {"target": "echo:act", "labels": "/intent", "gates": gates}
+    criteria = [{"exact": "/intent"}, {"python": "points:points", "path": "/n", "weight": 0.1}]
+    write_suite(
+        project.root / "storage" / "benchmarks" / "desk", cases, pack="generic", rules={**rules, "criteria": criteria}
+    )
+    result = project.run("--packbench-suite=desk")
+    result.assert_outcomes(passed=1, failed=2, errors=1)
+    report = project.report("desk")
+    rows = {row["case_id"]: row.get("labels") for row in report["packbench"]["cases"]}
+    pairs = {"right": ["billing", "billing"], "wrong": ["delivery", "billing"], "none": ["legal", None]}
+    assert rows == {**{name: [pair] for name, pair in pairs.items()}, "broken": None}
+    assert {name: record["packbench"]["labels"] for name, record in project.records("desk").items()} == {
+        name: [pair] for name, pair in pairs.items()
+    }
+    gates_of = {
+        gate["text"].partition(":")[0].partition(" >=")[0].partition(" <")[0] for gate in report["packbench"]["gates"]
+    }
+    assert "label_f1 (label billing) 2 / 3 = 66.7 %" in gates_of
+    assert "label_precision 1 / 2 = 50.0 %" in gates_of
+    summary = project.left("desk").joinpath("summary.md").read_text("utf-8")
+    page = project.left("desk").joinpath("report.html").read_text("utf-8")
+    assert "macro F1" in result.stdout.str()
+    assert "precision of billing" in summary
+    assert "Confusion by label" in page
+    assert "no answer with this label" in page

@@ -15,6 +15,7 @@ import pytest
 
 from pytest_packbench import Pack
 from pytest_packbench.commands import main
+from pytest_packbench.model.pack import tools_of
 from pytest_packbench.packs.agent_safety.outcome import read
 from pytest_packbench.packs.registry import Packs
 from tests.doc_blocks import (
@@ -48,7 +49,7 @@ GUIDES: dict[str, tuple[list[int], list[str]]] = {
     "tutorial-own-suite": ([0, 1, 0, 2, 0, 0, 1, 0, 0, 1, 0], []),
     "pytest-way": ([1, 1, 1, 1, 1], ["python"]),
     # the questions to import have no summary and no goods, which the suite of the page expects
-    "generic": ([0, 2], ["yaml", "yaml"]),
+    "generic": ([0, 2], ["yaml", "yaml", "yaml"]),
     "packs": ([0, 0, 0, 0, 0], []),
 }
 
@@ -79,7 +80,7 @@ def test_every_block_of_a_guide_works(page: PageRunner, name: str) -> None:
         result.stdout.fnmatch_lines(["*test_hard_ones[[]money]*"])
 
 
-@pytest.mark.parametrize("pack", sorted(name for name, one in Packs().items() if one.starter() is not None))
+@pytest.mark.parametrize("pack", sorted(name for name, one in Packs().items() if tools_of(one).starter() is not None))
 def test_every_starter_runs_at_once(pytester: pytest.Pytester, pack: str) -> None:
     assert main(["init", "mine", "--pack", pack]) == 0
     result = pytester.runpytest("--packbench-suite=mine")
@@ -137,18 +138,18 @@ def test_the_generic_example_scores_as_the_page_says(page: PageRunner) -> None:
 
 def test_the_pack_of_the_page_can_fail_and_its_tests_pass(page: PageRunner) -> None:
     write_files(page, "packs.md")
-    page.pytester.runpytest("-p", "pytester", "test_headlines.py").assert_outcomes(passed=3)
-    path = page.pytester.path / "storage/benchmarks/headlines/cases/news/bridge.json"
+    page.pytester.runpytest("-p", "pytester", "test_parcels.py").assert_outcomes(passed=3)
+    path = page.pytester.path / "storage/benchmarks/parcels/cases/quote/harbour.json"
     case = json.loads(path.read_text("utf-8"))
     for name, expected in {
-        "missing": {"words": ["bridge", "closes"]},
-        "forbidden": {"words": ["bridge"], "never": ["again"]},
-        "refusal": {"refuse": True},
+        "dear": {"zone": "city", "cents": 498},
+        "far": {"zone": "world", "cents": 501},
+        "refusal": {"zone": None},
     }.items():
         path.with_name(f"{name}.json").write_text(json.dumps({**case, "id": name, "expected": expected}), "utf-8")
-    assert scores_of(page, "headlines") == {"bridge": 1.0, "missing": 0.62, "forbidden": 0.0, "refusal": 0.0}
+    assert scores_of(page, "parcels") == {"harbour": 1.0, "dear": 0.6, "far": 0.4, "refusal": 0.0}
     entry_points = tomllib.loads((page.pytester.path / "pyproject.toml").read_text("utf-8"))["project"]["entry-points"]
-    assert entry_points["pytest_packbench.packs"] == {"headlines": "headline_pack:HeadlinePack"}
+    assert entry_points["pytest_packbench.packs"] == {"parcels": "parcel_pack:ParcelPack"}
     # the page names every attribute and method
     named = set(re.findall(r"`(\w+)(?:\([^`]*\))?`", (DOCS / "packs.md").read_text("utf-8")))
     names = {name for name in vars(Pack) if not name.startswith("_")}

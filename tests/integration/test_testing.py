@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from pytest_packbench import CaseError, SuiteError
-from pytest_packbench.packs.generic.model import GenericSuiteConfig
 from pytest_packbench.packs.generic.pack import GenericPack
+from pytest_packbench.packs.generic.suite import GenericSuiteConfig
 from pytest_packbench.testing import case, run_suite, score, write_suite
 
 SUM: dict[str, Any] = {"input": {"value": 4}, "expected": {"answer": 4}}

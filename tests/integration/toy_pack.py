@@ -24,6 +24,7 @@ class ToyOutcome(Outcome):
 
 
 class Toy(Pack):
+    earlier_api = True
     name = "toy"
     version = "1"
 

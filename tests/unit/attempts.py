@@ -37,6 +37,7 @@ class EchoOutcome(Outcome):
 
 
 class EchoPack(Pack):
+    earlier_api = True
     name = "echo"
     version = "1"
 

@@ -8,8 +8,8 @@ import yaml
 
 from pytest_packbench import testing
 from pytest_packbench.cases.load import check_case
-from pytest_packbench.packs.generic.model import GenericCase, GenericSuiteConfig
 from pytest_packbench.packs.generic.pack import GenericPack
+from pytest_packbench.packs.generic.suite import GenericCase, GenericSuiteConfig
 
 if TYPE_CHECKING:
     from pytest_packbench.model.result import Score
@@ -26,7 +26,7 @@ def case(expected: Any, **fields: Any) -> dict[str, Any]:
 
 def load(rules: GenericSuiteConfig, expected: Any) -> tuple[GenericPack, GenericCase]:
     """The pack of a suite, and a case that its rules accept."""
-    pack = GenericPack().for_suite(rules)
+    pack = cast("GenericPack", GenericPack().for_suite(rules))
     loaded = check_case(case(expected), pack.case_model, source="a.json", stem="a", pack="generic").case
     return pack, cast("GenericCase", loaded)
 

@@ -42,7 +42,7 @@ from pytest_packbench.model.case import CASE_ID_LENGTH, Case, LoadedCase
 from pytest_packbench.model.errors import CaseError, CassetteError, SuiteError, json_pointer
 from pytest_packbench.model.run import Shard, shard_of
 from pytest_packbench.model.suite import Suite, SuiteConfig
-from pytest_packbench.packs.generic.model import GenericCase
+from pytest_packbench.packs.generic.suite import GenericCase
 from pytest_packbench.packs.tariff.model import TariffCase, TariffSuiteConfig
 from tests.cassettes import authored_cassette
 from tests.doc_blocks import ROOT, blocks

@@ -43,7 +43,7 @@ WRONG = {
 def make_suite(folder: Path, **files: dict[str, Any] | str) -> Suite:
     """Write a suite with one case and with controls; a text is the file of a control as it is."""
     cases = [case("refund", pack_id="generic", case_type="answer", input="x", expected={"queue": "refunds"})]
-    write_suite(folder, cases, pack="generic", rules={"criteria": [{"rule": "exact", "path": "/queue"}]})
+    write_suite(folder, cases, pack="generic", rules={"criteria": [{"exact": "/queue"}]})
     controls = folder / "fixtures" / "controls"
     controls.mkdir(parents=True)
     for name, content in files.items():

@@ -346,6 +346,7 @@ def test_the_fast_and_the_careful_reader_agree(*, text: str, edits: list[tuple[i
 
 
 class Plain(Pack):
+    earlier_api = True
     name, version = "plain", "1"
 
     def read(self, result: object) -> Outcome:

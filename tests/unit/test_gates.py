@@ -25,7 +25,6 @@ from pytest_packbench.analysis.gates import deferred
 from pytest_packbench.model.report import BaselineLookup, StoredRun
 from pytest_packbench.model.suite import GENERAL_METRICS, Gate, GateResult, Metric, SuiteConfig
 from pytest_packbench.packs.agent_safety.model import ATTACK_METRICS
-from pytest_packbench.packs.agent_safety.pack import AgentSafetyPack
 from pytest_packbench.reports.blocks import markdown
 from pytest_packbench.reports.diff import comparison_headline, diff_markdown, sentences, worst_changes
 from pytest_packbench.reports.page import RunPage, page_html, scores_of
@@ -190,7 +189,7 @@ class PolarSuite(SuiteConfig):
 def test_a_suite_has_a_gate_on_completeness_and_may_have_one_on_its_own_metric() -> None:
     rules = PolarSuite.model_validate({"pack": "toy", "gates": [{"metric": "north", "max": 0.3}]})
     results = [*case_results(3, llm_backend="s"), case_result("n", llm_backend="n")]
-    gates = conclude(run(), results, rules, AgentSafetyPack.depths, BaselineLookup()).gates
+    gates = conclude(run(), results, rules, (), BaselineLookup()).gates
     assert [result.text for result in gates] == [
         "completeness 4 / 4 = 100.0 % >= min 100.0 %: PASS",
         (
@@ -255,10 +254,10 @@ def test_what_changed_between_two_runs(expected: ExpectedTexts) -> None:
 
 
 def test_a_run_that_passes_says_that_a_case_is_a_new_failure() -> None:
-    pack, rules = AgentSafetyPack(), SuiteConfig(pack="agent_safety", gates=(gate("pass_rate", min=0.3),))
+    rules = SuiteConfig(pack="agent_safety", gates=(gate("pass_rate", min=0.3),))
     later = run(settings={"gate": "suite"})
     for after, more in (([WORSE, B], "; 1 new failure since the baseline"), ([A, B], "")):
-        conclusion = conclude(later, after, rules, pack.depths, baseline_of([A, B], settings={"gate": "suite"}))
+        conclusion = conclude(later, after, rules, (), baseline_of([A, B], settings={"gate": "suite"}))
         verdict = run_verdict(conclusion)
         assert verdict.status == "passed"
         assert verdict.sentence.endswith(f" passed, not proven: pass_rate{more}.")

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import sys
 from pathlib import Path
-from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import jsonschema
@@ -19,6 +18,7 @@ from pytest_packbench.cases.load import check_case
 from pytest_packbench.commands.validate import schema
 from pytest_packbench.model.authoring import FiledCase
 from pytest_packbench.model.errors import CaseError, SuiteError
+from pytest_packbench.model.pack import answer_of, record_facts, tools_of
 from pytest_packbench.model.result import Score, Term
 from pytest_packbench.packs.generic.pack import GenericPack
 from pytest_packbench.packs.generic.values import MISSING, CriterionError, compile_path
@@ -35,7 +35,7 @@ RULES = yaml.safe_load((DATA / "generic_rules.yaml").read_text("utf-8"))
 
 
 def test_the_score_is_the_weighted_mean_of_its_terms() -> None:
-    rules = suite("criteria: [{exact: /a}, {name: total, rule: numeric, path: /b, weight: 3}]")
+    rules = suite("criteria: [{exact: /a}, {numeric: /b, name: total, weight: 3}]")
     for result, detail in (({"a": 1, "b": 5}, "got 5, expected 2"), ({"a": 1}, "nothing at /b")):
         scored = score_of(rules, {"a": 1, "b": 2}, result)
         assert (scored.score, scored.threshold, scored.verdict) == (0.25, 0.8, "failed")
@@ -90,14 +90,16 @@ def test_a_function_that_fails_is_an_error_with_its_own_frames_and_none_changes_
     with pytest.raises(CriterionError, match=r"criterion \"style\" raised KeyError: 'unknown'") as caught:
         score_of(PYTHON, {}, {"a": "unknown"})
     assert "points_of" in [frame.name for frame in caught.traceback]
-    with pytest.raises(CriterionError, match=r'criterion "style": .*points_of returned 1.5, expected a number from 0'):
+    with pytest.raises(
+        CriterionError, match=r'criterion "style": .*points_of returned 1.5, expected a bool or a number from 0'
+    ):
         score_of(PYTHON, {}, {"a": "over"})
     # and what is recorded stays as it was
     pack, loaded = load(PYTHON, "change everything")
     result = {"a": "half"}
     outcome = pack.read(result)
     pack.score(loaded, outcome, PYTHON)
-    assert (result, outcome.result, loaded.input) == ({"a": "half"}, {"a": "half"}, {"q": 1})
+    assert (result, answer_of(outcome).result, loaded.input) == ({"a": "half"}, {"a": "half"}, {"q": 1})
 
 
 def test_a_result_that_can_not_be_read() -> None:
@@ -115,7 +117,7 @@ def test_a_result_that_can_not_be_read() -> None:
 
 def test_the_answer_is_the_value_of_the_first_criterion_or_the_whole_result(tmp_path: Path) -> None:
     for criteria, result, answer in (
-        ("exact", {"a": 1}, '{"a": 1}'),
+        ("{exact: ''}", {"a": 1}, '{"a": 1}'),
         ("{exact: /a}", {"a": "x" * 80}, "x" * 80),
         ("{exact: /a}", {"a": "x" * 81}, "x" * 79 + "…"),
         ("{exact: /a}", {"b": 1}, None),
@@ -167,7 +169,7 @@ def test_lint_finds_rules_that_can_not_decide() -> None:
     def findings(*expected: Any) -> list[tuple[str, str]]:
         loaded = [check_case(case(one), pack.case_model, source="a.json", stem="a", pack="generic") for one in expected]
         filed = [FiledCase(file="a", folder="p", loaded=one, cassette=None, cassette_file="") for one in loaded]
-        found = pack.lint(filed, rules, SimpleNamespace())  # type: ignore[arg-type]  # it takes no options
+        found = tools_of(pack).lint(filed, rules, {})
         return [(one.rule, one.pointer) for one in found if one.rule != "date_missing"]
 
     assert findings({"a": 1}, {"a": 2, "never": ["x"]}) == []
@@ -191,15 +193,30 @@ def test_each_mistake_is_one_line_with_its_location(tmp_path: Path, expected: Ex
     expected.check("".join(f"{text}\n    {error}\n" for text, error in errors))
 
 
-@pytest.mark.parametrize("forms", RULES["valid"])
-def test_a_suite_is_valid_under_its_schema_and_means_the_same_in_all_forms(forms: list[str]) -> None:
-    for text in forms:
-        rules = {"pack": "generic", **(yaml.safe_load(text) or {})}
-        jsonschema.Draft202012Validator(schema("suite", [GenericPack()])).validate(rules)
-        read = suite(text)
-        assert read.model_dump(mode="json") == suite(forms[0]).model_dump(mode="json")
-        read_again = type(read).model_validate({name: getattr(read, name) for name in read.model_fields_set})
-        assert read_again.model_dump(mode="json") == read.model_dump(mode="json")
+@pytest.mark.parametrize("text", RULES["valid"])
+def test_a_suite_is_valid_under_its_schema_and_can_be_read_again(text: str) -> None:
+    rules = {"pack": "generic", **(yaml.safe_load(text) or {})}
+    jsonschema.Draft202012Validator(schema("suite", [GenericPack()])).validate(rules)
+    read = suite(text)
+    read_again = type(read).model_validate({name: getattr(read, name) for name in read.model_fields_set})
+    assert read_again.model_dump(mode="json") == read.model_dump(mode="json")
+
+
+@pytest.mark.parametrize(("earlier", "now"), RULES["earlier"])
+def test_a_form_of_earlier_versions_is_told_how_it_is_written_now(earlier: str, now: str, tmp_path: Path) -> None:
+    error = suite_error(tmp_path, f"criteria: [{earlier}]")
+    assert error.startswith("/criteria/0: got ")
+    assert error.endswith(f"; expected {now}")
+    assert suite(f"criteria: [{now}]").criteria
+    rules = {"pack": "generic", "criteria": yaml.safe_load(f"[{earlier}]")}
+    assert not jsonschema.Draft202012Validator(schema("suite", [GenericPack()])).is_valid(rules)
+
+
+def test_a_key_that_a_rule_got_later_changes_no_hash_of_a_suite_without_it() -> None:
+    plain, folded, timed = suite("criteria: [{exact: /a}, {exact: /b, ignore_case: true}, {regex: /c}]").criteria
+    shared = {"name", "path", "expected", "value", "weight", "hard_fail", "rule"}
+    keys = [set(criterion.model_dump(mode="json")) - shared for criterion in (plain, folded, timed)]
+    assert keys == [set(), {"ignore_case"}, {"timeout"}]
 
 
 def test_values_as_json_writes_them_texts_and_own_settings_are_read_as_before(tmp_path: Path) -> None:
@@ -251,7 +268,7 @@ def test_a_pack_is_prepared_once_per_suite() -> None:
     pack = GenericPack()
     prepared = pack.for_suite(rules)
     assert prepared is pack.for_suite(rules) is prepared.for_suite(rules)
-    assert pack.for_suite(suite("criteria: [exact]")) is not prepared
+    assert pack.for_suite(suite("criteria: [{exact: ''}]")) is not prepared
     assert prepared.case_model is rules.case_model
 
 
@@ -283,7 +300,7 @@ def test_what_is_forbidden_makes_the_score_0_and_nothing_else_does(row: dict[str
 def test_a_result_with_what_is_forbidden_is_made_of_a_right_one(rule: str, result: Any, wrong: Any) -> None:
     rules = suite(f"criteria: [{{exact: /b}}]\nforbidden: [{rule}]")
     pack, loaded = load(rules, {"b": 2})
-    ((title, made),) = pack.wrong_results(loaded, result, rules)
+    ((title, made),) = pack.tools().wrong_results(loaded, result, rules)
     assert (title.startswith("forbidden: "), made) == (True, wrong)
     if made is not None:
         assert "forbidden" in [term.name for term in score_of(rules, {"b": 2}, made).terms]
@@ -297,7 +314,7 @@ def test_refusals_and_answers(wanted: Any, result: Any, points: float, level: st
     pack, case = load(REFUSING, wanted)
     outcome = pack.read(result)
     score = pack.score(case, outcome, REFUSING)
-    facts = pack.facts(case, outcome, score)
+    facts = record_facts(pack, case, outcome, score)
     assert (score.score, score.match_level, facts.agent_decision) == (points, level, decision)
     assert (facts.expected, facts.attack_category) == ("refuse" if wanted.get("refuse") else "comply_safe", "plain")
     assert level is None or score.terms[0].name == level
@@ -319,7 +336,7 @@ def test_the_threshold_of_the_case_its_type_or_its_kind_decides(
 
 
 READ = [
-    ("criteria: [exact]", {"extra": 5, "any": {"x": 1}}),
+    ("criteria: [{exact: ''}]", {"extra": 5, "any": {"x": 1}}),
     ('criteria: [{set: "$..tags"}]', {"tags": [], "deep": {"tags": []}}),
     ("criteria: [{exact: /a/b}]", {"a": {"b": {"c": 1}}, "refuse": False, "category": None}),
     ("criteria: [{exact: /a}]\nforbidden: [{anywhere: /x, expected: /never}]", {"a": 1, "never": ["b"]}),
@@ -334,7 +351,7 @@ def test_a_key_that_a_rule_reads_is_allowed(text: str, wanted: Any) -> None:
 
 
 def test_a_case_whose_own_threshold_a_wrong_category_reaches_is_refused() -> None:
-    rules = suite("criteria: [exact]\nthresholds: {by_type: {lenient: 0.5}}")
+    rules = suite("criteria: [{exact: ''}]\nthresholds: {by_type: {lenient: 0.5}}")
     wanted = {"refuse": True, "category": "legal"}
     for fields, pointer in (
         ({"notes": {"threshold": 0.5}}, "/notes/threshold"),

@@ -141,7 +141,7 @@ def test_a_cell_may_contain_a_document_of_which_the_beginning_is_shown(capsys: p
 
 
 PACK = """
-from pytest_packbench.model.authoring import CaseDraft, Importer
+from pytest_packbench.model.authoring import CaseDraft, Importer, Tools
 from pytest_packbench.packs.generic.pack import GenericPack
 from pytest_packbench.testing import case
 
@@ -164,10 +164,13 @@ class Csv(Counted):
     name = "csv"
 
 
+class CountingTools(Tools):
+    importers = lambda self: (Counted(), Csv())
+
+
 class Counting(GenericPack):
     name = "counting"
-    for_suite = lambda self, rules: self
-    importers = lambda self: (Counted(), Csv())
+    tools = lambda self: CountingTools()
 """
 
 

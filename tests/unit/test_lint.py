@@ -150,6 +150,7 @@ def shingles(text: str) -> set[tuple[str, ...]]:
 class OtherPack(TariffPack):
     """A second pack, whose lint uses another file."""
 
+    earlier_api = True
     name = "other"
     lint_options = (LintOption(name="other-data", help="for the test"),)
 

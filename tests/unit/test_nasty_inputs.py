@@ -181,9 +181,9 @@ DAMAGED = {
 def stored(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[], Path]:
     """A run of two cases with a score, and one that timed out, whose results say what was expected."""
     monkeypatch.chdir(tmp_path)
-    root = suite(tmp_path, criteria=[{"exact": {"path": "/said", "value": "yes"}}])
+    root = suite(tmp_path, criteria=[{"exact": "/said", "value": "yes"}])
     plain = [case(name, pack_id="generic", input=name) for name in "abz"]
-    write_suite(root / "toy", plain, pack="generic", rules={"criteria": [{"exact": {"path": "/said", "value": "yes"}}]})
+    write_suite(root / "toy", plain, pack="generic", rules={"criteria": [{"exact": "/said", "value": "yes"}]})
 
     def make() -> Path:
         results: list[Result] = [case_result(name) for name in "ab"]

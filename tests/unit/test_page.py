@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import re
 from base64 import b64encode
+from copy import copy
 from dataclasses import replace
 from html.parser import HTMLParser
 from itertools import pairwise
@@ -13,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from pytest_packbench.analysis.conclusion import Times, conclude
-from pytest_packbench.model.pack import panels_of
+from pytest_packbench.model.pack import Metrics, panels_of
 from pytest_packbench.model.recording import ControlResult, tally_of
 from pytest_packbench.model.report import BaselineLookup, Group, Outline, PolicyChange, PolicyOutcome, StoredRun, Totals
 from pytest_packbench.model.suite import Figure, Interval, Panel, SuiteConfig
@@ -253,8 +254,8 @@ def test_exactly_the_planted_flips_are_shown_with_both_answers() -> None:
     earlier = BaselineLookup(
         stored=StoredRun(source="r", run=run(run_id="BEFORE"), results=tuple(before)), requested="r"
     )
-    rules, pack = SuiteConfig.model_validate({"pack": "generic"}), builtin()["generic"]
-    conclusion = conclude(run(), now, rules, pack.depths, earlier)
+    rules = SuiteConfig.model_validate({"pack": "generic"})
+    conclusion = conclude(run(), now, rules, (), earlier)
     text = Page(html_of(RunPage(conclusion, scores_of(now)))).shown
     flips = text[text.index("New failures: 2") : text.index("Cases that are not compared")]
     assert re.findall(r"plain:(c\d+)", flips) == ["c3", "c7", "c9"]
@@ -271,8 +272,8 @@ def test_exactly_the_planted_flips_are_shown_with_both_answers() -> None:
 def compared(before: Sequence[Result], now: Sequence[Result], *, committed: bool = False, **of: Any) -> str:
     """Return the text of the page of a run that is compared with another."""
     stored = StoredRun(source="r", run=run(run_id="BEFORE"), results=tuple(before), committed=committed)
-    rules, pack = SuiteConfig.model_validate({"pack": "generic"}), builtin()["generic"]
-    conclusion = conclude(run(**of), now, rules, pack.depths, BaselineLookup(stored=stored, requested="r"))
+    rules = SuiteConfig.model_validate({"pack": "generic"})
+    conclusion = conclude(run(**of), now, rules, (), BaselineLookup(stored=stored, requested="r"))
     return Page(html_of(RunPage(conclusion, scores_of(now)))).shown
 
 
@@ -522,9 +523,11 @@ def test_panels_of_the_safety_pack_are_its_headlines() -> None:
 
 
 def test_only_panels_are_panels() -> None:
-    class Wrong(type(builtin()["generic"])):  # type: ignore[misc] # a class that is known at run time only
+    class Wrong(Metrics):
         def panels(self, records: Any, figures: Any) -> Any:
             return [1]
 
+    pack = copy(builtin()["generic"])
+    pack.metrics = Wrong()  # type: ignore[misc]  # an attribute of its class
     with pytest.raises(TypeError, match="expected objects of the class Panel"):
-        panels_of(Wrong(), (), ())
+        panels_of(pack, (), ())

@@ -430,19 +430,21 @@ def test_a_merged_run_has_its_page(project: Project, packbench: Command) -> None
 
 
 ODD = """
+from pytest_packbench import Metrics
 from pytest_packbench.packs.generic.pack import GenericPack
 
 
+def fall(*_):
+    raise ValueError("none\\nat all")
+
+
+class OddMetrics(Metrics):
+    figures = paired_figures = panels = fall
+
+
 class Odd(GenericPack):
-    name, version = "odd", "1"
-
-    def for_suite(self, rules):
-        return Odd(rules)
-
-    def facts(self, *_):
-        raise ValueError("none\\nat all")
-
-    figures = paired_figures = panels = facts
+    name, version, metrics = "odd", "1", OddMetrics()
+    facts = fall
 """
 
 

@@ -175,19 +175,15 @@ def _records(reader: Any, path: Path, encoding: str) -> Iterator[tuple[int, list
 
 def _decoding_error(path: Path, encoding: str) -> str:
     # the reader decodes in blocks, so the line has to be searched for
-    location, name = str(path), encoding.removesuffix("-sig").upper()
+    location = str(path)
     if encoding == "utf-8-sig":
         with path.open("rb") as lines:
-            location += next((f":{number}" for number, line in enumerate(lines, start=1) if not _is_utf8(line)), "")
+            wrong = (
+                f":{number}" for number, line in enumerate(lines, 1) if line.decode(errors="ignore").encode() != line
+            )
+            location += next(wrong, "")
+    name = encoding.removesuffix("-sig").upper()
     return f"{location}: not encoded in {name}; save the file as UTF-8, or pass --encoding, such as cp1252"
-
-
-def _is_utf8(line: bytes) -> bool:
-    try:
-        line.decode()
-    except UnicodeDecodeError:
-        return False
-    return True
 
 
 def jsonl_rows(path: Path) -> Iterator[TableRow | SourceFlaw]:
@@ -228,18 +224,11 @@ def _json_list(path: Path) -> list[Any] | None:
     """Return the members of a file that is one JSON list; None if it is JSON Lines."""
     limit = LIMITS["import"]
     with open_regular(path) as file:
-        lines = lines_of(file, limit)
-        start = next((line for line in lines if line.removeprefix(_BOM).strip()), b"").removeprefix(_BOM).lstrip()
-    if not start.startswith(b"["):
+        start = next((line for line in lines_of(file, limit) if line.removeprefix(_BOM).strip()), b"")
+    if not start.removeprefix(_BOM).lstrip().startswith(b"["):
         return None
-    text = read_regular(path, limit)
     try:
-        value = parse_json(text, limit)
+        members: list[Any] = parse_json(read_regular(path, limit), limit)
     except ValueError as error:
-        try:
-            parse_json(start)
-        except ValueError:
-            raise ValueError(f"{path}: {error}; expected a JSON list, or one object per line") from None
-        # each line is JSON of its own
-        return None
-    return value if isinstance(value, list) else None
+        raise ValueError(f"{path}: {error}; expected a JSON list, or one object per line") from None
+    return members

@@ -9,9 +9,9 @@ import json
 import math
 import re
 from enum import Enum
-from functools import cache, lru_cache
+from functools import lru_cache
 from importlib import import_module
-from itertools import count
+from inspect import iscoroutinefunction
 from os.path import commonprefix
 from typing import TYPE_CHECKING, Annotated, Any, Final, NamedTuple
 
@@ -26,10 +26,11 @@ if TYPE_CHECKING:
     from types import ModuleType
 
 _MAX_LENGTH = 80
-MAX_VISITS = 250_000
-"""How many values a JSONPath may visit in a document."""
-_VISITS = "visits"
 _INDEX = re.compile(r"0|[1-9][0-9]*")
+_QUOTED = re.compile(r"""'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*\"""")
+# the top of the document, with keys and indexes
+_NARROW = re.compile(r"\$(?:\s*\.\s*\w+|\s*\[[^\[\]*?:,]*\])*")
+_WIDE = re.compile(r"\$\s*[.\[]")
 _BAD_ESCAPE = re.compile(r"~(?![01])")
 # their patterns come from documents and have no time limit
 _DISABLED_FUNCTIONS = ("match", "search")
@@ -53,8 +54,8 @@ class CompiledPath(NamedTuple):
 
     Attributes:
         text: the path as it was written.
-        find: returns the value at the path in a document, or `MISSING`; raises `CriterionError` if a JSONPath visits
-            too many values.
+        find: returns the value at the path in a document, or `MISSING`; raises `CriterionError` if a JSONPath meets too
+            many levels.
         is_multiple: whether it may match several values, which are returned as a list.
         location: the keys and indexes of a JSON pointer; empty for a JSONPath.
     """
@@ -112,19 +113,14 @@ def _compile_json_path(text: str) -> CompiledPath:
         reason = str(error).partition("\n")[0]
         wrong = f'"{text}" is not a valid JSONPath: {reason}'
         raise invalid(wrong, "RFC 9535 syntax, such as $.items[*].name") from None
+    if _visits_again(text):
+        wrong = f'"{text}" may visit a value many times'
+        raise invalid(wrong, "at most one .., none in a filter, and in a filter $ with keys and indexes only")
     is_multiple = not query.singular_query()
-    query = _counted(library, query)
 
     def find(document: Any) -> Any:
         try:
-            # the library passes this to all matches, those of queries in filters as well
-            matches = query.findall(document, filter_context={_VISITS: count(1)})
-        except _TooManyVisitsError:
-            wrong = f"the path {text} visits more than {MAX_VISITS:,} values"
-            advice = (
-                "name more keys in it, use .. and * less often, or let the target return fewer values or their count"
-            )
-            raise CriterionError(f"{wrong}; {advice}") from None
+            matches = query.findall(document)
         except library.JSONPathError as error:
             reason = str(error).partition("\n")[0]
             raise CriterionError(f"the path {text}: {reason} in the value; expected fewer levels") from None
@@ -135,48 +131,15 @@ def _compile_json_path(text: str) -> CompiledPath:
     return CompiledPath(text=text, find=find, is_multiple=is_multiple)
 
 
-class _TooManyVisitsError(Exception):
-    """A JSONPath visited more than `MAX_VISITS` values."""
+def _visits_again(text: str) -> bool:
+    """Whether a JSONPath may visit a value more often than once for each of its selectors.
 
-
-def _counted(library: ModuleType, query: Any) -> Any:
-    """Return a compiled JSONPath that counts the values that it visits, those of queries in its filters as well."""
-    filters = import_module(f"{library.__name__}.filter")
-    for segment in query.segments:
-        for selector in segment.selectors:
-            for part in filters.walk(selector.expression) if hasattr(selector, "expression") else ():
-                if isinstance(part, filters.FilterQuery):
-                    part.path = _counted(library, part.path)
-    return _counted_class(library)(env=query.env, segments=query.segments)
-
-
-@cache
-def _counted_class(library: ModuleType) -> Any:
-    """Return the library's class of compiled paths, with values that count themselves: always the same number."""
-
-    class Visit(library.JSONPathMatch):  # type: ignore[misc, name-defined]  # the library is imported when it is used
-        __slots__ = ()
-
-        def new_child(self, obj: object, _key: int | str) -> Any:
-            if next(self._filter_context[_VISITS]) > MAX_VISITS:
-                raise _TooManyVisitsError
-            # without path and parents, which only cost memory here
-            return type(self)(
-                filter_context=self._filter_context, obj=obj, parent=None, path="", parts=(), root=self.root
-            )
-
-        def add_child(self, *_children: object) -> None:
-            pass
-
-    class Counted(library.JSONPath):  # type: ignore[misc, name-defined]  # see above
-        def finditer(self, data: Any, *, filter_context: Any = None) -> Any:
-            root = Visit(filter_context=filter_context, obj=data, parent=None, path="", parts=(), root=data)
-            nodes: Any = [root]
-            for segment in self.segments:
-                nodes = segment.resolve(nodes)
-            return nodes
-
-    return Counted
+    The values of a document with a million of them would be visited a million times a million times otherwise.
+    """
+    plain = _QUOTED.sub("''", text)
+    before, _, after = plain.partition("..")
+    is_in_filter = before.count("[") != before.count("]")
+    return ".." in after or (".." in plain and is_in_filter) or _WIDE.search(_NARROW.sub("$", plain[1:])) is not None
 
 
 def _validate_path(text: str) -> str:
@@ -191,16 +154,7 @@ PathText = Annotated[str, AfterValidator(_validate_path)]
 def json_equal(left: Any, right: Any) -> bool:
     """Whether two JSON values are equal: 1 and 1.0 are, 1 and true are not."""
     # Python's own comparison is fast, and wrong for booleans only
-    return left == right and _same_booleans(left, right)
-
-
-def _same_booleans(left: Any, right: Any) -> bool:
-    """Whether two values that are equal in Python have booleans in the same locations."""
-    if isinstance(left, dict):
-        return all(_same_booleans(value, right[name]) for name, value in left.items())
-    if isinstance(left, list):
-        return all(map(_same_booleans, left, right))
-    return isinstance(left, bool) is isinstance(right, bool)
+    return left == right and hashable(left) == hashable(right)
 
 
 def hashable(value: Any) -> Hashable:
@@ -242,6 +196,15 @@ def is_number(value: Any) -> bool:
     return isinstance(value, int) and not isinstance(value, bool)
 
 
+def _validate_function(spec: str) -> str:
+    import_function(spec)
+    return spec
+
+
+FunctionName = Annotated[str, AfterValidator(_validate_function)]
+"""The name of a user's function in a model, `package.module:attr`; it is imported with the suite."""
+
+
 def require_json(value: Any) -> Any:
     """Return a value if it can be written as JSON.
 
@@ -275,20 +238,27 @@ def invalid(wrong: str, expected: str) -> PydanticCustomError:
     return PydanticCustomError("generic", "invalid", {"wrong": wrong, "expected": expected})
 
 
-def unknown_word(what: str, word: str, known: Iterable[str]) -> PydanticCustomError:
-    """Return the error of a word that isn't known, with the closest known word or all of them."""
+class Flaw(NamedTuple):
+    """What is wrong in a suite or a case, below the value that is being validated."""
+
+    location: Location
+    wrong: str
+    expected: str
+
+
+def refused(*flaws: Flaw) -> ValidationError:
+    """Return flaws as one error, each with its location."""
+    errors = [
+        InitErrorDetails(type=invalid(flaw.wrong, flaw.expected), loc=flaw.location, input=None) for flaw in flaws
+    ]
+    return ValidationError.from_exception_data("generic", errors)
+
+
+def unknown_key(what: str, location: Location, known: Iterable[str]) -> Flaw:
+    """Return the flaw of a key that isn't known, with the closest known one or all of them."""
+    word = str(location[-1])
     hint = suggestion(word, known).removeprefix("did you mean ").removesuffix("?").removeprefix("expected ")
-    return invalid(f'{what} "{word}"', hint)
-
-
-def invalid_at(location: Location, problem: PydanticCustomError, value: object) -> ValidationError:
-    """Return an error at a location below the value that is being validated."""
-    return validation_error([InitErrorDetails(type=problem, loc=location, input=value)])
-
-
-def validation_error(problems: list[InitErrorDetails]) -> ValidationError:
-    """Return several errors as one, each with its location."""
-    return ValidationError.from_exception_data("generic", problems)
+    return Flaw(location, f'{what} "{word}"', hint)
 
 
 def import_extra(module: str, *, extra: str, what: str) -> ModuleType:
@@ -337,6 +307,7 @@ def import_function(spec: str) -> Any:
     except Exception as error:  # noqa: BLE001 - a user's module may raise anything when it is imported
         wrong = f'can\'t import "{spec}": {type(error).__name__}: {error}'
         raise invalid(wrong, "package.module:attr, importable from the project's root folder") from None
-    if not callable(function):
-        raise invalid(f'"{spec}" is a {type(function).__name__}', "a function of (value, expected, case_input)")
+    if not callable(function) or iscoroutinefunction(function):
+        kind = "async" if callable(function) else f"a {type(function).__name__}"
+        raise invalid(f'"{spec}" is {kind}', "a synchronous function of (value, expected, case_input)")
     return function

@@ -6,10 +6,11 @@ import math
 from typing import TYPE_CHECKING, cast
 
 from packbench_units.table import converted
-from pytest_packbench import Finding
+from pytest_packbench import Finding, Tools
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
+    from pathlib import Path
 
     from packbench_units.model import Amount, Expected, UnitsCase, UnitsSuiteConfig
     from pytest_packbench import FiledCase
@@ -17,13 +18,19 @@ if TYPE_CHECKING:
 _DIGITS = 1e-4
 
 
-def lint(cases: Sequence[FiledCase], rules: UnitsSuiteConfig) -> Iterator[Finding]:
-    """Check the expected answers and forbidden values of all cases."""
-    for filed in cases:
-        expected = cast("UnitsCase", filed.loaded.case).expected
-        if expected.answer is not None:
-            yield from _recalculated(filed.file, expected, expected.answer)
-            yield from _forbidden_answer(filed.file, expected, expected.answer, rules)
+class UnitsTools(Tools):
+    """What commands need of the pack."""
+
+    def lint(
+        self, cases: Sequence[FiledCase], rules: UnitsSuiteConfig, options: Mapping[str, Path]
+    ) -> Iterator[Finding]:
+        """Check the expected answers and forbidden values of all cases."""
+        del options
+        for filed in cases:
+            expected = cast("UnitsCase", filed.loaded.case).expected
+            if expected.answer is not None:
+                yield from _recalculated(filed.file, expected, expected.answer)
+                yield from _forbidden_answer(filed.file, expected, expected.answer, rules)
 
 
 def _recalculated(file: str, expected: Expected, answer: Amount) -> Iterator[Finding]:

@@ -1,0 +1,196 @@
+"""How the labels of answers agree with the expected ones: a confusion matrix, precision, recall and F1 of each label.
+
+A case counts once, as in all rates; of several trials by one with a wrong label, if any. A case without an answer (an
+error) is in no number. What has nothing to be counted among is not known, which is not 0: a label that no answer has
+has no precision.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from types import MappingProxyType
+from typing import TYPE_CHECKING, NamedTuple
+
+from pytest_packbench.analysis.statistics import rate_interval
+from pytest_packbench.model.errors import pluralize, single_spaced
+from pytest_packbench.model.suite import Figure, Panel
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from pytest_packbench.model.result import Labels
+
+PRECISION, RECALL, F1 = "precision", "recall", "F1"
+NO_LABEL = "(none)"
+"""The name of the row of cases that expect no label, and of the column of answers without one."""
+_SHOWN = 20
+_DEFINITIONS = {
+    PRECISION: "Answers with the {noun} {label} to cases that expect it, among all answers with it.",
+    RECALL: "Answers with the {noun} {label}, among the cases that expect it.",
+    F1: "Twice the right answers with the {noun} {label}, among the answers with it and the cases that expect it: the"
+    " harmonic mean of precision and recall.",
+}
+
+
+class Share(NamedTuple):
+    """A part of a total; with a total of 0 it is not known."""
+
+    part: int
+    total: int
+
+    @property
+    def value(self) -> float | None:
+        """The share, 0 to 1; None if it is not known."""
+        return self.part / self.total if self.total else None
+
+
+class Confusion(NamedTuple):
+    """How often each label was given where another one, or the same, was expected.
+
+    Attributes:
+        pairs: the number of answers by expected and given label; None for a case that expects none, and for an answer
+            without one.
+    """
+
+    pairs: Mapping[tuple[str | None, str | None], int] = MappingProxyType({})
+
+    @classmethod
+    def of(cls, labels: Mapping[Labels | None, int]) -> Confusion:
+        """Return the sum over answers: the labels of one, and how many have the same."""
+        pairs: Counter[tuple[str | None, str | None]] = Counter()
+        for each, number in labels.items():
+            for pair in each or ():
+                pairs[pair] += number
+        return cls(pairs)
+
+    @property
+    def expected(self) -> list[str]:
+        """The labels that cases expect, sorted."""
+        return sorted({label for label, _ in self.pairs if label is not None})
+
+    @property
+    def known(self) -> list[str]:
+        """The labels that cases expect or answers have, sorted."""
+        return sorted({label for pair in self.pairs for label in pair if label is not None})
+
+    def share(self, kind: str, label: str | None = None) -> Share:
+        """Return the precision, the recall or F1 of a label, or of all labels together.
+
+        Args:
+            kind: `PRECISION`, `RECALL` or `F1`.
+            label: the label; None for all.
+        """
+
+        def count(*, is_expected: bool, is_given: bool) -> int:
+            wanted = {name for name in self.known if label in {None, name}}
+            return sum(
+                number
+                for (expected, given), number in self.pairs.items()
+                if (not is_expected or expected in wanted)
+                and (not is_given or given in wanted)
+                and (not (is_expected and is_given) or expected == given)
+            )
+
+        right = count(is_expected=True, is_given=True)
+        expected, given = count(is_expected=True, is_given=False), count(is_expected=False, is_given=True)
+        if kind == F1:
+            return Share(2 * right, expected + given)
+        return Share(right, given if kind == PRECISION else expected)
+
+    def figures(self, noun: str, *, sampled: bool) -> Iterator[Figure]:
+        """Yield the figures of a run; none without a label.
+
+        Args:
+            noun: what a label is: `label`, `chapter`.
+            sampled: whether the answers are a sample of a model's, so that intervals apply.
+        """
+        if not self.expected:
+            return
+
+        def figure(kind: str, label: str | None) -> Figure:
+            share = self.share(kind, label)
+            name, definition = (
+                f"{kind}, all {noun}s",
+                f"Answers with the expected {noun}, among the cases that expect one.",
+            )
+            if label is not None:
+                shown = single_spaced(label)
+                name, definition = f"{kind} of {shown}", _DEFINITIONS[kind].format(noun=noun, label=shown)
+            return Figure(
+                name=name,
+                definition=definition,
+                count=share.part,
+                total=share.total,
+                # F1 is no share of independent answers
+                interval=rate_interval(*share) if sampled and kind != F1 and share.total else None,
+                group=f"{noun}s",
+                headline=label is None and kind == RECALL,
+                note="" if share.total else f"no answer with this {noun}",
+            )
+
+        f1 = {label: self.share(F1, label).value or 0.0 for label in self.expected}
+        yield figure(RECALL, None)
+        yield Figure(
+            name="macro F1",
+            definition=f"The mean of F1 over the {noun}s that cases expect.",
+            number=sum(f1.values()) / len(f1),
+            group=f"{noun}s",
+            headline=True,
+        )
+        for label in sorted(self.expected, key=lambda each: (f1[each], each))[:_SHOWN]:
+            yield from (figure(kind, label) for kind in (PRECISION, RECALL, F1))
+
+    def panels(self, noun: str) -> Iterator[Panel]:
+        """Yield the tables of a run's page; none without a label.
+
+        Args:
+            noun: what a label is, in one word.
+        """
+        if not self.expected:
+            return
+        yield self.matrix(noun)
+        yield Panel(
+            title=f"Precision and recall by {noun}",
+            intro=f"An empty cell is not known: no answer has this {noun}, or no case expects it.",
+            head=(noun, "expected", "given", PRECISION, RECALL, F1),
+            rows=tuple(
+                (
+                    label,
+                    self.share(RECALL, label).total,
+                    self.share(PRECISION, label).total,
+                    *(_rounded(self.share(kind, label)) for kind in (PRECISION, RECALL, F1)),
+                )
+                for label in self.known
+            ),
+        )
+
+    def matrix(self, noun: str) -> Panel:
+        """Return the confusion matrix: a row for each expected label that was confused, a column for each given one."""
+        wrong = {pair for pair in self.pairs if pair[0] != pair[1]}
+        shown = sorted({expected for expected, _ in wrong}, key=_last)
+        # a column that is 0 in each row says nothing
+        columns = sorted({given for expected, given in self.pairs if expected in shown}, key=_last)
+        right, due = self.share(RECALL)
+        return Panel(
+            title=f"Confusion by {noun}",
+            intro=f"{right} of {pluralize(due, 'answer')} due with a {noun} have the expected one"
+            + (f"; only {noun}s with another answer are shown." if wrong else "."),
+            head=("expected", *(NO_LABEL if each is None else each for each in columns)) if wrong else (),
+            rows=tuple(
+                (NO_LABEL if row is None else row, *(self.pairs.get((row, column), 0) for column in columns))
+                for row in shown
+            ),
+            matrix=True,
+        )
+
+
+NO_LABELS = Confusion()
+"""The confusion of a run without labels."""
+
+
+def _last(label: str | None) -> tuple[bool, str]:
+    return label is None, label or ""
+
+
+def _rounded(share: Share) -> float | None:
+    return None if share.value is None else round(share.value, 3)

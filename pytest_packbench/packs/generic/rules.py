@@ -1,0 +1,496 @@
+"""The rules of `suite.yaml`, one row each: what a rule accepts as expected, how it compares, how it is described.
+
+A comparison takes the value in the result, the expected value, and the keys of the rule; it gives 0 to 1 points. An
+expected value that a rule can't compare with is a mistake in the suite or the case; a value in the result that it can't
+compare gets no points.
+"""
+
+from __future__ import annotations
+
+import re
+from copy import deepcopy
+from decimal import Decimal
+from functools import lru_cache
+from importlib import import_module
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
+
+from pydantic import Field
+
+from pytest_packbench.model.case import Fraction
+from pytest_packbench.model.errors import format_value, json_pointer, spellings
+from pytest_packbench.packs.generic.values import (
+    GENERIC,
+    MISSING,
+    TEXT,
+    CriterionError,
+    Location,
+    hashable,
+    import_function,
+    is_number,
+    json_equal,
+    leaves,
+    truncate,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+# relative error of binary fractions at the bounds of a tolerance
+_ROUNDING = 1e-12
+# a rule that accepts all of them accepts everything
+_DIFFERENT_TEXTS = ("", "a", "0", " ", "\n\t-é")
+_DIFFERENT_VALUES: tuple[Any, ...] = (None, True, 0, 1.5, *_DIFFERENT_TEXTS, [], [0], {}, {"a": 0})
+_NO_TIME_LIMIT = "patternProperties"
+SCHEMA_FORM = "a JSON Schema (draft 2020-12)"
+
+Tolerance = Annotated[float, Field(ge=0, allow_inf_nan=False)]
+
+
+OPTIONS: dict[str, tuple[Any, Any]] = {
+    # how far a number may be from the expected one: in its unit, or as a share of it; the wider of the two decides
+    "absolute": (Tolerance, 0.0),
+    "relative": (Tolerance, 0.0),
+    # whether upper and lower case of texts, and of texts in lists, are equal
+    "ignore_case": (bool, False),
+    # the similarity of two texts below which there are no points
+    "at_least": (Fraction, 0.0),
+    # the time limit of a search for a pattern, seconds; above it the case is an error
+    "timeout": (Annotated[float, Field(gt=0, le=10)], 0.1),
+    # how many of the first members of a list count, and whether a hit gets 1 divided by its rank
+    "k": (Annotated[int, Field(ge=1)], 10),
+    "reciprocal": (bool, False),
+}
+"""The keys that only some rules have: type and default. A comparison gets an object with those of its rule."""
+PYTHON = "python"
+"""The rule whose comparison is a function of the user."""
+
+
+class Grade(NamedTuple):
+    """The result of a comparison.
+
+    Attributes:
+        points: 0 to 1.
+        detail: in a few words, why there are not full points; empty if the two values say it.
+    """
+
+    points: float
+    detail: str = ""
+
+
+FULL, NONE = Grade(1.0), Grade(0.0)
+
+
+class Rule(NamedTuple):
+    """A rule of `suite.yaml`.
+
+    Attributes:
+        compare: compares a value in a result with an expected one; None for the rule `python`, whose function does.
+        form: what it can compare with, in words.
+        flaw: describes why it can't compare with an expected value; empty if it can.
+        said: describes the values that get full points, from the expected one as text and the options.
+        options: its own keys.
+        later: those that it got later: as long as they are not set, they are not part of the hash of a suite.
+        libraries: the modules that it requires.
+        extra: the extra of this package that installs them.
+    """
+
+    compare: Callable[[Any, Any, Any], Grade] | None = None
+    form: str = "a value"
+    flaw: Callable[[Any, Any], str] = lambda _expected, _options: ""
+    said: Callable[[str, Any], str] = lambda expected, _options: expected
+    options: tuple[str, ...] = ()
+    later: tuple[str, ...] = ()
+    libraries: tuple[str, ...] = ()
+    extra: str = GENERIC
+
+
+def _unless(accepts: Callable[[Any], bool]) -> Callable[[Any, Any], str]:
+    """Return what describes the values that a rule does not accept."""
+    return lambda expected, _: "" if accepts(expected) else f"got {format_value(expected)}"
+
+
+def _after(words: str) -> Callable[[str, Any], str]:
+    return lambda expected, _: words + expected
+
+
+def _full_if(is_right: bool) -> Grade:  # noqa: FBT001 - the comparison itself, as a number
+    return FULL if is_right else NONE
+
+
+def _no(kind: str, value: Any) -> Grade:
+    return Grade(0.0, f"got {format_value(value)}, which is {kind}")
+
+
+def _fold(value: Any, options: Any) -> Any:
+    if options.ignore_case and isinstance(value, list):
+        return [_fold(element, options) for element in value]
+    return value.casefold() if options.ignore_case and isinstance(value, str) else value
+
+
+def _as_list(expected: Any) -> list[Any]:
+    return expected if isinstance(expected, list) else [expected]
+
+
+def _exact(value: Any, expected: Any, options: Any) -> Grade:
+    """Give full points for an equal JSON value."""
+    return _full_if(json_equal(_fold(value, options), _fold(expected, options)))
+
+
+def _one_of(value: Any, expected: list[Any], options: Any) -> Grade:
+    """Give full points for a value that is equal to one of the expected list."""
+    return _full_if(any(_exact(value, option, options).points for option in expected))
+
+
+def _numeric(value: Any, expected: Any, options: Any) -> Grade:
+    """Give full points for a number within the wider of the tolerances, bounds included."""
+    if not is_number(value):
+        return _no("not a number", value)
+    try:
+        rounding = _ROUNDING * max(abs(value), abs(expected))
+        tolerance = max(options.absolute, options.relative * abs(expected))
+        is_close = abs(value - expected) <= tolerance + rounding
+    except OverflowError:
+        is_close = value == expected
+    return _full_if(is_close)
+
+
+def _with_tolerances(expected: str, options: Any) -> str:
+    absolute = f" ± {options.absolute:g}" if options.absolute else ""
+    return f"{expected}{absolute}{f' ± {options.relative:.6g} of it' if options.relative else ''}"
+
+
+def _contains(value: Any, expected: Any, options: Any) -> Grade:
+    """Give the share of the expected texts found in a text, or of the expected values found in a list."""
+    if not isinstance(value, str | list):
+        return _no("neither a string nor a list", value)
+    forms, expected_values = [_fold(form, options) for form in spellings(value)], _as_list(expected)
+    missing = [
+        part
+        for part in expected_values
+        if not any(map(_is_in, forms, (_fold(spelling, options) for spelling in spellings(part))))
+    ]
+    return Grade(1 - len(missing) / len(expected_values), f"without {format_value(missing)}") if missing else FULL
+
+
+@lru_cache
+def _in_text(value: float) -> str:
+    """Return a pattern for a number in a text: not a part of a longer number, nor of a negative one."""
+    plain = format(Decimal(repr(value)), "f")
+    number = re.escape(plain.rstrip("0").rstrip(".") if "." in plain else plain)
+    zeros = "0*" if "\\." in number else r"(?:\.0+)?"
+    # the digits come first, which is faster
+    before = "".join(f"(?<!{sign}{number})" for sign in (r"\d", r"\d[.,]", r"\d[eE]", r"(?<!\w)[-\u2212]"))
+    return rf"{number}{before}{zeros}(?![.,]?\d|[eE][-+]?\d)"
+
+
+def _is_in(value: Any, part: Any) -> bool:
+    """Whether a part is inside a text or one of a list, or is equal to another value."""
+    if isinstance(value, list):
+        return any(json_equal(element, part) for element in value)
+    if isinstance(value, str) and is_number(part):
+        return re.search(_in_text(part), value) is not None
+    return part in value if isinstance(value, str) and isinstance(part, str) else json_equal(value, part)
+
+
+def _anywhere(value: Any, expected: Any, options: Any) -> Grade:
+    """Find a forbidden value at any depth, in keys as well: inside a text, or an equal number."""
+    texts = (_fold(leaf, options) for leaf in leaves(value))
+    parts = [_fold(part, options) for part in _as_list(expected)]
+    return FULL if any(_is_in(text, part) for text in texts for part in parts) else Grade(0.0, "nowhere")
+
+
+def _is_searchable(expected: Any) -> bool:
+    values = _as_list(expected)
+    return bool(values) and all(is_number(part) or (isinstance(part, str) and part != "") for part in values)
+
+
+def _set(value: Any, expected: list[Any], _options: Any) -> Grade:
+    """Give the harmonic mean of precision and recall (F1) of two lists as sets; 1 if both are empty."""
+    if not isinstance(value, list):
+        return _no("not a list", value)
+    actual = {hashable(element): element for element in value}
+    wanted = {hashable(element): element for element in expected}
+    common = actual.keys() & wanted.keys()
+    faults = [
+        f"{word} {format_value([element for key, element in members.items() if key not in common])}"
+        for word, members in (("without", wanted), ("beyond", actual))
+        if len(members) > len(common)
+    ]
+    if not faults:
+        return FULL
+    return Grade(2 * len(common) / (len(actual) + len(wanted)), truncate("; ".join(faults)))
+
+
+def _text(value: Any, expected: str, options: Any) -> Grade:
+    """Give the normalized Levenshtein similarity of two texts: the share of characters that need no edit."""
+    if not isinstance(value, str):
+        return _no("not a string", value)
+    distance = import_module("rapidfuzz.distance").Levenshtein
+    similarity: float = distance.normalized_similarity(_fold(value, options), _fold(expected, options))
+    if similarity == 1:
+        return FULL
+    detail = f"{similarity:.0%} alike: got {format_value(value)}"
+    if similarity < options.at_least:
+        return Grade(0.0, f"{detail}, under {options.at_least:.0%}")
+    return Grade(similarity, detail)
+
+
+@lru_cache(maxsize=1024)
+def _compiled(pattern: str) -> Any:
+    # a case's pattern is compiled when the case is validated, and again when it is scored
+    return import_module("regex").compile(pattern)
+
+
+def _matches(pattern: str, text: str, timeout: float) -> bool:
+    """Whether a pattern matches somewhere in a text.
+
+    Raises:
+        CriterionError: the search took too long.
+    """
+    try:
+        return _compiled(pattern).search(text, timeout=timeout) is not None
+    except TimeoutError:
+        wrong = f"the pattern {format_value(pattern)} ran longer than {timeout:g} s on {len(text)} characters"
+        raise CriterionError(f"{wrong}; simplify it, or increase timeout") from None
+
+
+def _regex(value: Any, expected: str, options: Any) -> Grade:
+    """Give full points for a text in which the expected regular expression matches."""
+    if not isinstance(value, str):
+        return _no("not a string", value)
+    return _full_if(_matches(expected, value, options.timeout))
+
+
+def _pattern_flaw(expected: Any, options: Any) -> str:
+    """Describe why a value is no regular expression, or that every text has it."""
+    try:
+        is_pattern = bool(expected) and isinstance(expected, str) and _compiled(expected) is not None
+    except import_module("regex").error:
+        is_pattern = False
+    if is_pattern and all(_matches(expected, text, options.timeout) for text in _DIFFERENT_TEXTS):
+        return f"got {format_value(expected)}, which matches every text, so that it decides nothing"
+    return "" if is_pattern else f"got {format_value(expected)}"
+
+
+class SchemaError(NamedTuple):
+    """An error of a value under a JSON Schema, and its location in the value."""
+
+    location: Location
+    message: str
+
+
+@lru_cache
+def _validator(timeout: float) -> Any:
+    """Return a class that validates by a JSON Schema without network access, with a time limit for its patterns."""
+    library = import_module("jsonschema")
+
+    def check(validator: Any, pattern: str, value: Any, _schema: Any) -> Iterator[Any]:
+        if validator.is_type(value, "string") and not _matches(pattern, value, timeout):
+            yield library.ValidationError(f"{format_value(value)} does not match {format_value(pattern)}")
+
+    return library.validators.extend(library.Draft202012Validator, {"pattern": check})
+
+
+def schema_error(value: Any, schema: dict[str, Any], timeout: float) -> SchemaError | None:
+    """Return the most relevant error of a value under a JSON Schema; None if it is valid.
+
+    Args:
+        value: the value, plain JSON.
+        schema: a schema without a flaw.
+        timeout: the time limit of a search for a pattern, in seconds.
+
+    Raises:
+        CriterionError: the search for a pattern took too long.
+    """
+    validator = _validator(timeout)(schema, registry=import_module("referencing").Registry())
+    error = import_module("jsonschema").exceptions.best_match(validator.iter_errors(value))
+    return None if error is None else SchemaError(tuple(error.absolute_path), truncate(error.message))
+
+
+def schema_flaw(schema: Any) -> str:
+    """Describe why a value is not a schema; empty if it is."""
+    if not isinstance(schema, dict):
+        return f"got {format_value(schema)}"
+    if _has_key(schema, _NO_TIME_LIMIT):
+        return f"{_NO_TIME_LIMIT} is not supported, because its patterns have no time limit"
+    library = import_module("jsonschema")
+    try:
+        library.Draft202012Validator.check_schema(schema)
+    except library.SchemaError as error:
+        return f"{json_pointer(error.absolute_path) or '/'}: {truncate(error.message)}"
+    return ""
+
+
+def _has_key(value: Any, name: str) -> bool:
+    if isinstance(value, dict):
+        return name in value or any(_has_key(member, name) for member in value.values())
+    return isinstance(value, list) and any(_has_key(element, name) for element in value)
+
+
+def _json_schema(value: Any, expected: dict[str, Any], options: Any) -> Grade:
+    """Give full points for a value that is valid under the expected JSON Schema."""
+    error = schema_error(value, expected, options.timeout)
+    return FULL if error is None else Grade(0.0, f"{json_pointer(error.location) or '/'}: {error.message}")
+
+
+def _deciding_schema_flaw(expected: Any, options: Any) -> str:
+    """Describe why a value is not a schema, or that every value is valid under it."""
+    flaw = schema_flaw(expected)
+    try:
+        decides = flaw or any(schema_error(value, expected, options.timeout) for value in _DIFFERENT_VALUES)
+    except Exception:  # noqa: BLE001 - a reference that can't be resolved is an error of each comparison
+        decides = True
+    return flaw if decides else f"every value is valid under {format_value(expected)}, so that it decides nothing"
+
+
+def _subset(value: Any, expected: dict[str, Any], _options: Any) -> Grade:
+    """Give the share of the expected leaves that the result has, whatever else its objects have."""
+    found = list(_expected_leaves(expected, value, ()))
+    wrong = [
+        f"{json_pointer(place) or '/'}: {'nothing' if given is MISSING else f'got {format_value(given)}'}"
+        for place, given, is_right in found
+        if not is_right
+    ]
+    return Grade(1 - len(wrong) / len(found), truncate("; ".join(wrong))) if wrong else FULL
+
+
+def _expected_leaves(expected: Any, value: Any, place: Location) -> Iterator[tuple[Location, Any, bool]]:
+    """Yield the place of each expected leaf, the value there, and whether it is right; lists have the same length."""
+    if isinstance(expected, dict) and expected:
+        for key, member in expected.items():
+            given = value.get(key, MISSING) if isinstance(value, dict) else MISSING
+            yield from _expected_leaves(member, given, (*place, key))
+    elif isinstance(expected, list) and expected:
+        members = value if isinstance(value, list) and len(value) == len(expected) else [MISSING] * len(expected)
+        for index, (member, given) in enumerate(zip(expected, members, strict=True)):
+            yield from _expected_leaves(member, given, (*place, index))
+    elif expected == {}:
+        yield place, value, isinstance(value, dict)
+    else:
+        yield place, value, value is not MISSING and json_equal(value, expected)
+
+
+def _sequence(value: Any, expected: list[Any], _options: Any) -> Grade:
+    """Give the length of the longest common subsequence of two lists as a share of the longer one."""
+    if not isinstance(value, list):
+        return _no("not a list", value)
+    numbers: dict[Any, int] = {}
+    given, wanted = ([numbers.setdefault(hashable(each), len(numbers)) for each in part] for part in (value, expected))
+    if given == wanted:
+        return FULL
+    # of what has been read of the given list, with each beginning of the expected one
+    common = [0] * (len(wanted) + 1)
+    for each in given:
+        before = 0
+        for index, other in enumerate(wanted, start=1):
+            longest = before + 1 if each == other else max(common[index], common[index - 1])
+            before, common[index] = common[index], longest
+    return Grade(common[-1] / max(len(given), len(wanted)), f"{common[-1]} in order: got {format_value(value)}")
+
+
+def _ranked(value: Any, expected: Any, options: Any) -> Grade:
+    """Give points for an expected value among the first `k`: 1, or 1 divided by its rank."""
+    if not isinstance(value, list):
+        return _no("not a list", value)
+    wanted = _as_list(expected)
+    for rank, each in enumerate(value[: options.k], start=1):
+        if any(json_equal(each, one) for one in wanted):
+            return Grade(1 / rank, f"at rank {rank}") if options.reciprocal and rank > 1 else FULL
+    return NONE
+
+
+def called(name: str, compared: Sequence[Any]) -> Grade:
+    """Give the points of a function of a user: a bool, or a number from 0 to 1.
+
+    Args:
+        name: the name of the function, `package.module:attr`.
+        compared: its arguments: the value in the result, the expected value, the case's input. It gets copies, so that
+            it can't change what is recorded.
+
+    Raises:
+        CriterionError: it returns something else.
+        Exception: whatever it raises.
+    """
+    points = import_function(name)(*deepcopy(tuple(compared)))
+    if not isinstance(points, bool | int | float) or not 0 <= points <= 1:
+        returned = repr(points) if isinstance(points, int | float) else type(points).__name__
+        raise CriterionError(f"{name} returned {returned}, expected a bool or a number from 0 to 1")
+    return FULL if points == 1 else Grade(float(points), f"{name} on {format_value(compared[0])}")
+
+
+_is_list = _unless(lambda expected: isinstance(expected, list))
+
+RULES: dict[str, Rule] = {
+    "exact": Rule(_exact, later=("ignore_case",)),
+    "one_of": Rule(
+        _one_of,
+        form="a non-empty list",
+        flaw=_unless(lambda expected: isinstance(expected, list) and bool(expected)),
+        said=_after("one of "),
+        later=("ignore_case",),
+    ),
+    "numeric": Rule(
+        _numeric, form="a number", flaw=_unless(is_number), said=_with_tolerances, options=("absolute", "relative")
+    ),
+    "contains": Rule(
+        _contains,
+        form='a value other than "", or a non-empty list of such values',
+        flaw=_unless(lambda expected: bool(_as_list(expected)) and "" not in _as_list(expected)),
+        said=_after("contains "),
+        options=("ignore_case",),
+    ),
+    "regex": Rule(
+        _regex,
+        form="a non-empty regular expression",
+        flaw=_pattern_flaw,
+        said=_after("matches "),
+        options=("timeout",),
+        libraries=("regex",),
+    ),
+    "set": Rule(_set, form="a list", flaw=_is_list, said=_after("the set ")),
+    "json_schema": Rule(
+        _json_schema,
+        form=SCHEMA_FORM,
+        flaw=_deciding_schema_flaw,
+        said=_after("valid under the schema "),
+        options=("timeout",),
+        libraries=("jsonschema", "referencing", "regex"),
+    ),
+    "text": Rule(
+        _text,
+        form="a string",
+        flaw=_unless(lambda expected: isinstance(expected, str)),
+        said=_after("like "),
+        options=("at_least", "ignore_case"),
+        libraries=("rapidfuzz.distance",),
+        extra=TEXT,
+    ),
+    "subset": Rule(
+        _subset,
+        form="a non-empty object",
+        flaw=_unless(lambda expected: isinstance(expected, dict) and bool(expected)),
+        said=_after("at least "),
+    ),
+    "sequence": Rule(_sequence, form="a list", flaw=_is_list, said=_after("in order ")),
+    "ranked": Rule(
+        _ranked,
+        form="a value, or a non-empty list of values of which one is enough",
+        flaw=_unless(lambda expected: expected is not None and expected != []),
+        said=lambda expected, options: f"among the first {options.k}: {expected}",
+        options=("k", "reciprocal"),
+    ),
+    "python": Rule(said=lambda expected, options: f"{options.python} with {expected}"),
+    "anywhere": Rule(
+        _anywhere,
+        form="a number or a non-empty string, or a non-empty list of these",
+        flaw=_unless(_is_searchable),
+        options=("ignore_case",),
+    ),
+}
+"""The rules by their names in `suite.yaml`, in the order of the docs."""
+
+FORBIDDEN = ("anywhere", "exact", "one_of", "contains", "regex", "python")
+"""The rules of `forbidden`."""
+
+CRITERIA = tuple(name for name in RULES if name != "anywhere")
+"""The rules of `criteria`."""

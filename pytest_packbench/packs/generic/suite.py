@@ -1,0 +1,609 @@
+"""The generic suite: the criteria, refusals and forbidden values of its `suite.yaml`, and its cases.
+
+A criterion is written `{exact: /answer, hard_fail: true}`: the name of its rule with the path of the value in the
+result, and its other keys. It is validated once per suite, and keeps no state between cases.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from functools import cache, cached_property
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, NamedTuple, Self, Union
+
+from pydantic import (
+    AfterValidator,
+    Field,
+    GetJsonSchemaHandler,
+    SerializerFunctionWrapHandler,
+    TypeAdapter,
+    create_model,
+    field_validator,
+    model_serializer,
+    model_validator,
+)
+from pydantic_core import CoreSchema, core_schema
+
+from pytest_packbench.model.case import Case, Expected, Fraction, ListOf, Notes, StrictModel, Text, Threshold
+from pytest_packbench.model.errors import fold, format_value, json_pointer
+from pytest_packbench.model.result import TOLERANCE
+from pytest_packbench.model.suite import LABEL_METRICS, SuiteConfig
+from pytest_packbench.packs.generic.rules import (
+    CRITERIA,
+    FORBIDDEN,
+    OPTIONS,
+    PYTHON,
+    RULES,
+    SCHEMA_FORM,
+    Grade,
+    called,
+    schema_error,
+    schema_flaw,
+)
+from pytest_packbench.packs.generic.values import (
+    GENERIC,
+    MISSING,
+    CompiledPath,
+    Flaw,
+    FunctionName,
+    Location,
+    PathText,
+    compile_path,
+    import_extra,
+    invalid,
+    json_equal,
+    refused,
+    require_json,
+    unknown_key,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
+_PATTERN_TIMEOUT = 1.0
+_FIRST_KEYS = re.compile(r"\$(?:\.[A-Za-z_]\w*(?!\())*")
+_FIRST_KEY = re.compile(r"\.(\w+)")
+UNUSED = "correct the path, add the key to a case, or remove the criterion"
+"""What to do with a criterion that compares with a key that no case has."""
+
+
+_BOUND_POINTS = "true, false, or the minimum points, above 0 and at most 1"
+
+
+class Comparing(StrictModel):
+    """One comparison of a value in the result with an expected value.
+
+    Each rule has a model of its own (`model_of`), with the key that names the rule, and its options.
+
+    Attributes:
+        rule: how the two values are compared: a key of `RULES`.
+        name: the name of its term; default: the rule and the path.
+        expected: the path of the expected value under the case's `expected`; default: the same path as in the result.
+        value: an expected value for all cases, instead of a path.
+        text_keys: the rules that look for their values in texts.
+    """
+
+    rule: ClassVar[str]
+    text_keys: ClassVar = frozenset({"anywhere", "contains", "regex", "text"})
+
+    name: Text | None = None
+    expected: PathText | None = None
+    value: Any = None
+
+    @field_validator("value")
+    @classmethod
+    def _require_json(cls, value: Any) -> Any:
+        return require_json(value)
+
+    @model_validator(mode="after")
+    def _validate_value(self) -> Self:
+        if self.has_value and self.expected is not None:
+            raise refused(Flaw(("value",), "both value and expected are set", "only one of them"))
+        if self.has_value and (wrong := self.flaw(self.value)):
+            raise refused(Flaw(("value",), wrong, self.form))
+        return self
+
+    @model_serializer(mode="wrap")
+    def _as_hashed(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        """Return the keys by which suites are hashed; those that a rule got later only where they are set."""
+        keys = handler(self)
+        unset = [key for key in RULES[self.rule].later if not keys.get(key)]
+        place = keys.pop(self.rule)
+        places = {"call": place, "path": keys.pop("of")} if self.rule == PYTHON else {"path": place}
+        both = {"rule": self.rule, "weight": 1.0, "hard_fail": False, **places}
+        return {**both, **{key: value for key, value in keys.items() if key not in unset}}
+
+    @property
+    def path(self) -> str:
+        """The path of the value in the result: a JSON pointer, or a JSONPath that starts with `$`."""
+        path: str = getattr(self, "of" if self.rule == PYTHON else self.rule)
+        return path
+
+    @cached_property
+    def has_value(self) -> bool:
+        """Whether the expected value is the same for all cases."""
+        return "value" in self.model_fields_set
+
+    @cached_property
+    def title(self) -> str:
+        """The name of its term."""
+        return self.name or f"{self.rule} {self.path}".rstrip()
+
+    @property
+    def form(self) -> str:
+        """What it can compare with, in words."""
+        return RULES[self.rule].form
+
+    @cached_property
+    def result_path(self) -> CompiledPath:
+        """The path of the value in the result."""
+        return compile_path(self.path)
+
+    @cached_property
+    def expected_path(self) -> CompiledPath:
+        """The path of the expected value under the case's `expected`."""
+        return compile_path(self.path if self.expected is None else self.expected)
+
+    def expected_in(self, expected: Any) -> Any:
+        """Return the expected value of a case, `MISSING` if the case has none.
+
+        Args:
+            expected: the case's `expected`.
+        """
+        return self.value if self.has_value else self.expected_path.find(expected)
+
+    def value_in(self, result: Any, expected: Any) -> Any:
+        """Return the value in a result, `MISSING` if there is none.
+
+        Args:
+            result: the result as plain JSON.
+            expected: the expected value. If it is an empty list, a path that may match several values finds one, too.
+        """
+        path = self.result_path
+        value = path.find(result)
+        return [] if value is MISSING and path.is_multiple and expected == [] else value
+
+    def flaw(self, expected: Any) -> str:
+        """Describe why an expected value can't be compared with; empty if it can."""
+        return RULES[self.rule].flaw(expected, self)
+
+    def grade(self, value: Any, expected: Any, case_input: Any) -> Grade:
+        """Compare a value in the result with an expected value that has no flaw.
+
+        Args:
+            value: the value in the result.
+            expected: the expected value.
+            case_input: the case's input, which functions of users get.
+
+        Raises:
+            CriterionError: the comparison failed to run.
+            Exception: whatever a function of a user raises.
+        """
+        compare = RULES[self.rule].compare
+        if compare is None:
+            return called(getattr(self, PYTHON), (value, expected, case_input))
+        grade = compare(value, expected, self)
+        if grade.points == 1 or grade.detail:
+            return grade
+        return grade._replace(detail=f"got {format_value(value)}, expected {self.describe(expected)}")
+
+    def describe(self, expected: Any) -> str:
+        """Describe the values that get full points, for tables."""
+        return RULES[self.rule].said(format_value(expected), self)
+
+
+class Criterion(Comparing):
+    """A comparison whose points count.
+
+    Attributes:
+        weight: the weight of its points in the score.
+        hard_fail: true: the case scores 0 if this gets less than full points; a number: if it gets less than that.
+    """
+
+    weight: Annotated[float, Field(ge=0, le=1_000_000, allow_inf_nan=False)] = 1.0
+    hard_fail: Annotated[bool | Annotated[float, Field(gt=0, le=1)], Expected(_BOUND_POINTS)] = False
+
+    @model_validator(mode="after")
+    def _has_an_effect(self) -> Self:
+        if self.weight == 0 and self.hard_fail is False:
+            raise refused(Flaw(("weight",), "got 0, which has no effect", "a positive weight, or hard_fail"))
+        return self
+
+
+class Forbidden(Comparing):
+    """A comparison that must give no points: else it fails a case hard."""
+
+    @model_validator(mode="after")
+    def _forbids_more_than_what_is_expected(self) -> Self:
+        if not self.has_value and self.expected is None and self.rule != PYTHON:
+            raise invalid("it forbids the expected answer", "value, or expected with another path")
+        return self
+
+
+@cache
+def model_of(base: type[Comparing], rule: str) -> type[Comparing]:
+    """Return the model of a rule: its name with the path of the value (of a function its name), and its options."""
+    row = RULES[rule]
+    place: dict[str, Any] = {rule: (PathText, ...)}
+    if rule == PYTHON:
+        place = {rule: (FunctionName, ...), "of": (PathText, Field("", alias="path"))}
+    options: dict[str, Any] = {key: OPTIONS[key] for key in (*row.options, *row.later)}
+    model = create_model(f"{base.__name__}_{rule}", __base__=base, **place, **options)
+    model.rule = rule
+    return model
+
+
+class _Written(NamedTuple):
+    """How a comparison is written in `suite.yaml`, and its JSON Schema: one form for each rule.
+
+    Attributes:
+        base: what each rule's model extends.
+        rules: the rules that may be named.
+        plain: values that are searched anywhere.
+    """
+
+    base: type[Comparing]
+    rules: tuple[str, ...]
+    plain: tuple[type, ...] = ()
+
+    def read(self, data: Any) -> Comparing:
+        """Read `{exact: /answer, weight: 2}`: a rule with the path of the value, and other keys."""
+        if isinstance(data, Comparing):
+            return data
+        if isinstance(data, self.plain):
+            anywhere = RULES["anywhere"]
+            if flaw := anywhere.flaw(data, None):
+                raise invalid(flaw, anywhere.form)
+            data = {"anywhere": "", "value": data}
+        named = [name for name in self.rules if isinstance(data, dict) and isinstance(data.get(name), str)]
+        if len(named) != 1:
+            form = f"one rule with its path, such as {{exact: /answer}}; the rules are {', '.join(self.rules)}"
+            raise invalid(f"got {format_value(data)}", _written_now(data, self.rules) or form)
+        row, model = RULES[named[0]], model_of(self.base, named[0])
+        for library in row.libraries:
+            import_extra(library, extra=row.extra, what=f'the rule "{named[0]}"')
+        known = [field.alias or name for name, field in model.model_fields.items()]
+        for key in data:
+            if key not in known:
+                raise refused(unknown_key("unknown key", (key,), known))
+        return model.model_validate(data)
+
+    def __get_pydantic_core_schema__(self, source: object, handler: object) -> CoreSchema:
+        return core_schema.no_info_plain_validator_function(self.read)
+
+    def __get_pydantic_json_schema__(self, _: CoreSchema, handler: GetJsonSchemaHandler) -> dict[str, Any]:
+        forms: Any = Union[(*(model_of(self.base, rule) for rule in self.rules), *self.plain)]
+        return handler(TypeAdapter(forms).core_schema)
+
+
+def _written_now(data: Any, rules: Sequence[str]) -> str:
+    """Return how a comparison in a form of earlier versions is written now; empty for any other value."""
+    keys: dict[str, Any] = {"rule": data}
+    if not isinstance(data, str):
+        keys = {**data} if isinstance(data, dict) else {}
+    for name in rules:
+        if isinstance(keys.get(name), dict):
+            keys |= {**keys.pop(name), "rule": name}
+    rule = keys.pop("rule", None)
+    if rule not in rules:
+        return ""
+    import yaml  # what needs it is refused
+
+    form = {rule: keys.pop("call" if rule == PYTHON else "path", ""), **keys}
+    return yaml.safe_dump(form, default_flow_style=True, sort_keys=False, allow_unicode=True, width=math.inf).strip()
+
+
+AnyCriterion = Annotated[Criterion, _Written(Criterion, CRITERIA)]
+AnyForbidden = Annotated[Forbidden, _Written(Forbidden, FORBIDDEN, (str, int, float))]
+
+
+def _not_empty(criteria: tuple[Criterion, ...]) -> tuple[Criterion, ...]:
+    if not criteria:
+        raise invalid("got an empty list", "at least one criterion")
+    return criteria
+
+
+def _validate_schema(schema: dict[str, Any]) -> dict[str, Any]:
+    for library in RULES["json_schema"].libraries:
+        import_extra(library, extra=GENERIC, what="a JSON Schema of the cases")
+    if flaw := schema_flaw(require_json(schema)):
+        raise invalid(flaw, SCHEMA_FORM)
+    return schema
+
+
+CaseSchema = Annotated[dict[str, Any], AfterValidator(_validate_schema)]
+
+
+class RefusalRules(StrictModel):
+    """How a result says that it is a refusal, and how a case says that a refusal is expected.
+
+    Attributes:
+        path: the path in the result; it is a refusal if there is a value that isn't null, false, 0 or empty.
+        value: the value at `path` in a refusal, or a list of such values; default: any value as above.
+        category: the path of the refusal's category in the result.
+        expected: the path under the case's `expected` at which true means that a refusal is expected.
+        expected_category: the path under the case's `expected` of the expected category; without one, any will do.
+        wrong_category: the points of an expected refusal with another category.
+    """
+
+    path: PathText = "/refusal"
+    value: Any = None
+    category: PathText = "/refusal/category"
+    expected: PathText = "/refuse"
+    expected_category: PathText = "/category"
+    wrong_category: Fraction = 0.5
+
+    @model_validator(mode="after")
+    def _require_json_value(self) -> Self:
+        require_json(self.value)
+        if not self.path and "value" not in self.model_fields_set:
+            raise refused(
+                Flaw(("path",), "with the path of the whole result, every answer is a refusal", "a path, or value")
+            )
+        return self
+
+    def is_refusal(self, result: Any) -> bool:
+        """Whether a result is a refusal."""
+        value = compile_path(self.path).find(result)
+        if value is MISSING:
+            return False
+        if "value" not in self.model_fields_set:
+            return bool(value)
+        refusals = self.value if isinstance(self.value, list) else [self.value]
+        return any(json_equal(fold(value), fold(refusal)) for refusal in refusals)
+
+    def category_in(self, result: Any) -> Any:
+        """Return the category in a refusal, whatever its type; None if it has none."""
+        category = compile_path(self.category).find(result)
+        return None if category is MISSING else category
+
+    def is_expected(self, case: Case) -> bool:
+        """Whether a case expects a refusal."""
+        return compile_path(self.expected).find(case.expected) is True
+
+    def expected_category_of(self, case: Case) -> str | None:
+        """Return the category that a case expects; None if any will do."""
+        category = compile_path(self.expected_category).find(case.expected)
+        return category if isinstance(category, str) else None
+
+    def flaws(self, expected: Any) -> Iterator[Flaw]:
+        """Yield what is wrong in a case's `expected` with the keys of refusals."""
+        path, category = compile_path(self.expected), compile_path(self.expected_category)
+        due, name = path.find(expected), category.find(expected)
+        if due is not MISSING and not isinstance(due, bool):
+            yield _flaw_at(path, f"got {format_value(due)}", "true if a refusal is expected, else false")
+        if due is True and name is not MISSING and not isinstance(name, str | None):
+            yield _flaw_at(category, f"got {format_value(name)}", "the category of the refusal, a string")
+
+
+class GenericSuiteConfig(SuiteConfig):
+    """The `suite.yaml` of a generic suite.
+
+    Attributes:
+        criteria: what an answer is compared with; the score is the weighted mean of their points. Default: the whole
+            result has to be equal to the case's `expected`.
+        refusal: how results and cases describe refusals.
+        forbidden: what fails a case hard, in a refusal as well.
+        input_schema: the JSON Schema of every case's `input`.
+        expected_schema: the JSON Schema of every case's `expected`.
+        labels: the path of a label, such as the class of a message, in the result and under the case's `expected`: its
+            precision, recall and F1 are shown, and gates can bound them (`label_precision`, `label_recall`, `label_f1`,
+            `by: label`).
+        text_keys: the keys whose values are looked for in texts.
+    """
+
+    criteria: Annotated[ListOf[AnyCriterion], AfterValidator(_not_empty)] = Field(
+        ({"exact": ""},), validate_default=True
+    )
+    refusal: RefusalRules = RefusalRules.model_construct()
+    forbidden: ListOf[AnyForbidden] = ()
+    input_schema: CaseSchema | None = None
+    expected_schema: CaseSchema | None = None
+    labels: PathText | None = None
+
+    text_keys: ClassVar = frozenset({"forbidden"})
+    metrics: ClassVar = LABEL_METRICS
+    not_scoring: ClassVar = SuiteConfig.not_scoring | {"labels"}
+
+    def labels_of(self, case: GenericCase, answer: Any) -> tuple[tuple[str | None, str | None], ...] | None:
+        """Return the expected label and that of an answer; None where there is neither.
+
+        Args:
+            case: the case, which expects no label if it expects a refusal.
+            answer: the result as plain JSON; `MISSING` for a refusal, and for an answer that can't be read.
+        """
+        if self.labels is None:
+            return None
+        path = compile_path(self.labels)
+        wanted = MISSING if self.refusal.is_expected(case) else path.find(case.expected)
+        expected, given = map(_label, (wanted, MISSING if answer is MISSING else path.find(answer)))
+        # where a criterion on the label ignores upper and lower case, so do its figures
+        ignores = any(each.path == self.labels and getattr(each, "ignore_case", False) for each in self.criteria)
+        if ignores and expected is not None and given is not None and given.casefold() == expected.casefold():
+            given = expected
+        return None if expected is given is None else ((expected, given),)
+
+    @model_validator(mode="after")
+    def _validate_criteria(self) -> Self:
+        titles: set[str] = set()
+        for index, criterion in enumerate(self.criteria):
+            if criterion.title in titles:
+                raise refused(Flaw(("criteria", index), f'duplicate criterion "{criterion.title}"', "a unique name"))
+            titles.add(criterion.title)
+        if not self.total_weight:
+            raise refused(Flaw(("criteria",), "all weights are 0", "at least one positive weight"))
+        return self
+
+    @model_validator(mode="after")
+    def _validate_category(self) -> Self:
+        if flaws := [*self.undecided(("refusal", "wrong_category"), self.thresholds.refuse)]:
+            raise refused(*flaws)
+        return self
+
+    def undecided(self, location: Location, threshold: float) -> Iterator[Flaw]:
+        """Yield the flaw of a threshold with which an expected refusal passes in the wrong category."""
+        points = self.refusal.wrong_category
+        if points >= threshold - TOLERANCE:
+            wrong = f"a refusal of the wrong category passes: {points:g} points, threshold {threshold:g}"
+            yield Flaw(location, wrong, "a higher threshold, or a lower refusal.wrong_category")
+
+    @cached_property
+    def read_locations(self) -> tuple[Location, ...]:
+        """Where the rules read a case's `expected`, apart from the category of a refusal."""
+        criteria = [criterion for criterion in (*self.criteria, *self.forbidden) if not criterion.has_value]
+        paths = [criterion.path if criterion.expected is None else criterion.expected for criterion in criteria]
+        paths += [self.labels] if self.labels else []
+        return tuple(read_location(path) for path in (*paths, self.refusal.expected))
+
+    def narrowed(self, case_model: type[Case]) -> type[Case]:  # noqa: ARG002 - the rules decide
+        """Return the model of this suite's cases."""
+        return self.case_model
+
+    @property
+    def accepts_more(self) -> bool:
+        """Whether a criterion has a list of accepted values in its cases."""
+        return any(map(has_list, self.criteria))
+
+    def unused_rules(self, expected: Sequence[Any]) -> Iterator[str]:
+        """Describe the criteria that compare with a key that no case has."""
+        for location, wrong in self.unused_criteria(expected):
+            yield f"{json_pointer(location)}: {wrong}; {UNUSED}"
+
+    def unused_criteria(self, expected: Sequence[Any]) -> Iterator[tuple[Location, str]]:
+        """Yield the location and the problem of each criterion that compares with a key that no case has.
+
+        Args:
+            expected: the `expected` of all cases.
+        """
+        for name, criteria in (("criteria", self.criteria), ("forbidden", self.forbidden)):
+            for index, criterion in enumerate(criteria):
+                is_read = criterion.has_value or not criterion.expected_path.text
+                if not is_read and all(criterion.expected_in(value) is MISSING for value in expected):
+                    decides = "forbids" if name == "forbidden" else "compares"
+                    wrong = f"no case has a value at {criterion.expected_path} in expected, so this {decides} nothing"
+                    yield (name, index), wrong
+
+    @cached_property
+    def total_weight(self) -> float:
+        """The sum of the weights of all criteria."""
+        return sum(criterion.weight for criterion in self.criteria)
+
+    @cached_property
+    def case_model(self) -> type[GenericCase]:
+        """The model of this suite's cases: each has to contain what the criteria compare with."""
+        rules = self
+
+        class CaseOfSuite(GenericCase):
+            @model_validator(mode="after")
+            def _validate_by_rules(self) -> Self:
+                if flaws := [*_flaws_of(self, rules)]:
+                    raise refused(*flaws)
+                return self
+
+        return CaseOfSuite
+
+
+def _label(value: Any) -> str | None:
+    """Return a value as a label; None for what is none: nothing, null, an empty text, a list, an object."""
+    if value is MISSING or value is None or value == "" or isinstance(value, dict | list):
+        return None
+    return value if isinstance(value, str) else format_value(value)
+
+
+class GenericNotes(Notes):
+    """Notes on a generic case.
+
+    Attributes:
+        threshold: the lowest score at which this case passes; it takes precedence over the suite's thresholds.
+    """
+
+    threshold: Threshold | None = None
+
+
+class GenericCase(Case):
+    """One generic case: `input` and `expected` are any JSON."""
+
+    notes: GenericNotes = GenericNotes.model_construct()
+
+    @property
+    def own_threshold(self) -> float | None:
+        """The threshold in its notes."""
+        return self.notes.threshold
+
+
+def _flaws_of(case: GenericCase, rules: GenericSuiteConfig) -> Iterator[Flaw]:
+    """Yield what a case lacks, and what is wrong with it, by the rules of its suite."""
+    for field, schema in (("input", rules.input_schema), ("expected", rules.expected_schema)):
+        error = None if schema is None else schema_error(getattr(case, field), schema, _PATTERN_TIMEOUT)
+        if error is not None:
+            expected = f"a value that is valid under {field}_schema in suite.yaml"
+            yield Flaw((field, *error.location), error.message, expected)
+    of_refusal = [*rules.refusal.flaws(case.expected)]
+    yield from of_refusal
+    is_refusal = rules.refusal.is_expected(case)
+    if not of_refusal and not is_refusal:
+        yield from _flaws_of_values(rules.criteria, case.expected, required=True)
+        if rules.labels is not None and rules.labels_of(case, MISSING) is None:
+            path = compile_path(rules.labels)
+            yield _flaw_at(path, f"no label at {path}", "a text, a number, or true or false")
+    yield from _flaws_of_values(rules.forbidden, case.expected, required=False)
+    yield from _unread(case, rules)
+    if is_refusal and rules.refusal.expected_category_of(case) is not None:
+        own = case.own_threshold
+        general = rules.thresholds.by_type.get(case.case_type, rules.thresholds.refuse)
+        location = ("case_type",) if own is None else ("notes", "threshold")
+        yield from rules.undecided(location, general if own is None else own)
+
+
+def _flaws_of_values(criteria: Iterable[Comparing], expected: Any, *, required: bool) -> Iterator[Flaw]:
+    for criterion in criteria:
+        # a value of the suite was validated with it
+        value = None if criterion.has_value else criterion.expected_in(expected)
+        if value is MISSING and required:
+            yield _flaw_at(criterion.expected_path, no_expected_value(criterion), criterion.form)
+        elif not criterion.has_value and value is not MISSING and (wrong := criterion.flaw(value)):
+            wrong = f'{wrong} for the criterion "{criterion.title}"'
+            yield _flaw_at(criterion.expected_path, wrong, criterion.form)
+
+
+def _unread(case: GenericCase, rules: GenericSuiteConfig) -> Iterator[Flaw]:
+    """Yield the keys of a case's `expected` that no rule of the suite reads."""
+    read = list(rules.read_locations)
+    category = compile_path(rules.refusal.expected_category)
+    if rules.refusal.is_expected(case) or category.find(case.expected) is None:
+        read.append(read_location(category.text))
+    for location in _unread_locations(case.expected, (), read):
+        known = {str(path[len(location) - 1]) for path in read if path[: len(location) - 1] == location[:-1]}
+        yield unknown_key("no rule in suite.yaml reads the key", ("expected", *location), sorted(known))
+
+
+def _unread_locations(value: Any, location: Location, read: Sequence[Location]) -> Iterator[Location]:
+    if any(path == location[: len(path)] for path in read):
+        return
+    if location and not any(location == path[: len(location)] for path in read):
+        yield location
+    elif isinstance(value, dict):
+        for key, member in value.items():
+            yield from _unread_locations(member, (*location, key), read)
+
+
+def read_location(path: str) -> Location:
+    """Return the keys that a path begins with; of a JSONPath those before the first part that may match several."""
+    if not path.startswith("$"):
+        return compile_path(path).location
+    matched = _FIRST_KEYS.match(path)
+    return tuple(_FIRST_KEY.findall(matched[0])) if matched is not None else ()
+
+
+def has_list(criterion: Comparing) -> bool:
+    """Return whether a criterion has a list of accepted values in each case."""
+    return criterion.rule == "one_of" and not criterion.has_value and bool(criterion.expected_path.location)
+
+
+def no_expected_value(criterion: Comparing) -> str:
+    """Describe that a case has no expected value for a criterion."""
+    return f'no value at {criterion.expected_path} for the criterion "{criterion.title}"'
+
+
+def _flaw_at(path: CompiledPath, wrong: str, expected: str) -> Flaw:
+    return Flaw(("expected", *path.location), wrong, expected)

@@ -1,0 +1,141 @@
+"""What commands need of the generic pack, and no run: lint, importers, a starter, accepted answers, an audit."""
+
+from __future__ import annotations
+
+from copy import deepcopy
+from typing import TYPE_CHECKING, Any
+
+from pytest_packbench.model.authoring import Finding, Tools
+from pytest_packbench.model.errors import format_value, json_pointer, pluralize
+from pytest_packbench.model.suite import CONFIG_NAME
+from pytest_packbench.packs import read_starter
+from pytest_packbench.packs.generic.scoring import LIST_RULES, PLAIN_RULES, forbidden_matches, grade_of
+from pytest_packbench.packs.generic.suite import UNUSED, has_list, read_location
+from pytest_packbench.packs.generic.values import GENERIC, MISSING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+    from pathlib import Path
+
+    from pytest_packbench.model.authoring import FiledCase, Importer, Starter
+    from pytest_packbench.packs.generic.scoring import GenericAnswer
+    from pytest_packbench.packs.generic.suite import Comparing, Criterion, GenericCase, GenericSuiteConfig
+
+
+class GenericTools(Tools):
+    """The tools of generic suites."""
+
+    dated = False
+
+    def lint(
+        self, cases: Sequence[FiledCase], rules: GenericSuiteConfig, options: Mapping[str, Path]
+    ) -> Iterator[Finding]:
+        """Find criteria that compare with a key that no case has, and count the cases without a date."""
+        del options
+        undated = sum(filed.loaded.case.notes.date is None for filed in cases)
+        if undated:
+            message = f"{undated} of {pluralize(len(cases), 'case')} without the day on which the answer was verified"
+            yield Finding(
+                file=CONFIG_NAME,
+                pointer="",
+                rule="date_missing",
+                message=f"{message}; add notes.date, or import with --date",
+                severity="warning",
+            )
+        unused = rules.unused_criteria([filed.loaded.case.expected for filed in cases]) if cases else ()
+        for location, wrong in unused:
+            rule = "forbidden_unused" if location[0] == "forbidden" else "criterion_unused"
+            message = f"{wrong}; {UNUSED}"
+            yield Finding(file=CONFIG_NAME, pointer=json_pointer(location), rule=rule, message=message)
+
+    def criteria(self, rules: GenericSuiteConfig) -> dict[str, tuple[str | int, ...]]:
+        """Return each criterion with the part of the result that it reads."""
+        return {criterion.title: read_location(criterion.path) for criterion in rules.criteria}
+
+    def wrong_results(self, case: GenericCase, result: Any, rules: GenericSuiteConfig) -> Iterator[tuple[str, Any]]:
+        """Return the result with each forbidden value in it."""
+        for criterion in rules.forbidden:
+            expected = criterion.expected_in(case.expected)
+            if expected is not MISSING:
+                what = criterion.title
+                if criterion.has_value and criterion.name is None:
+                    what = f"{what} {format_value(criterion.value)}"
+                yield f"forbidden: {what}", with_forbidden(criterion, result, expected)
+
+    def also_acceptable(
+        self, case: GenericCase, answer: GenericAnswer, rules: GenericSuiteConfig
+    ) -> list[tuple[tuple[str, ...], Any]]:
+        """Return the values of the answer for the lists of the criteria `one_of` that it fails.
+
+        Raises:
+            ValueError: it fails other criteria only, or is a refusal.
+        """
+        if answer.refused or rules.refusal.is_expected(case):
+            raise ValueError("the case or the answer is a refusal; change expected by hand")
+        matches = [name for name, _ in forbidden_matches(case, answer, rules)]
+        if matches:
+            raise ValueError(f"the answer contains what {CONFIG_NAME} forbids ({matches[0]}); change that by hand")
+        missed = list(missed_criteria(case, answer, rules))
+        additions = [
+            (tuple(map(str, criterion.expected_path.location)), value)
+            for criterion, value in missed
+            if has_list(criterion) and value is not MISSING
+        ]
+        if not additions:
+            titles = ", ".join(criterion.title for criterion, _ in missed) or "that fails"
+            advice = f"only one_of has a list of accepted values: use it in {CONFIG_NAME}, or change expected by hand"
+            raise ValueError(f"the criterion {titles} accepts one value; {advice}")
+        return additions
+
+    def starter(self) -> Starter:
+        """Return a suite that sorts messages into queues; it runs without any extra."""
+        return read_starter(__package__, takes={"jsonpath": GENERIC, "regex": GENERIC, "jsonschema": GENERIC})
+
+    def importers(self) -> tuple[Importer, ...]:
+        """Return the importers of tables: `csv` and `jsonl`."""
+        from pytest_packbench.packs.generic.importer import Csv, Jsonl  # only the command needs them
+
+        return (Csv(), Jsonl())
+
+
+def missed_criteria(
+    case: GenericCase, answer: GenericAnswer, rules: GenericSuiteConfig
+) -> Iterator[tuple[Criterion, Any]]:
+    """Yield the criteria that an answer does not get full points for, each with its value in the answer, or `MISSING`.
+
+    Raises:
+        CriterionError: a criterion failed to run.
+    """
+    for criterion in rules.criteria:
+        expected = criterion.expected_in(case.expected)
+        value = criterion.value_in(answer.result, expected)
+        if value is MISSING or grade_of(criterion, value, expected, case.input).points < 1:
+            yield criterion, value
+
+
+def with_forbidden(criterion: Comparing, result: Any, expected: Any) -> Any:
+    """Return a copy of a result that contains what a criterion forbids; None where it is not a plain value.
+
+    Args:
+        criterion: the forbidden criterion.
+        result: the result, plain JSON.
+        expected: what it forbids in the case.
+    """
+    if criterion.rule not in PLAIN_RULES:
+        return None
+    value = expected[0] if isinstance(expected, list) and criterion.rule in LIST_RULES and expected else expected
+    keys = criterion.result_path.location
+    copy = deepcopy(result)
+    if criterion.rule == "anywhere" and not keys:
+        # in a key of its own, a text, or in the place of the result
+        if isinstance(copy, dict):
+            return {**copy, "forbidden": value}
+        return f"{copy} {value}" if isinstance(copy, str) else value
+    if not keys or not all(isinstance(key, str) for key in keys) or not isinstance(copy, dict):
+        return value if not criterion.path else None
+    parent = copy
+    for key in keys[:-1]:
+        inner = parent.get(key)
+        parent[key] = parent = inner if isinstance(inner, dict) else {}
+    parent[keys[-1]] = value
+    return copy

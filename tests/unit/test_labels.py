@@ -1,0 +1,201 @@
+"""The labels of answers: their confusion, precision, recall and F1, in figures, tables and gates, and what is not known."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pytest_packbench.analysis.conclusion import conclude
+from pytest_packbench.analysis.labels import F1, PRECISION, RECALL, Confusion
+from pytest_packbench.model.errors import CaseError
+from pytest_packbench.model.pack import record_facts
+from pytest_packbench.model.report import BaselineLookup
+from pytest_packbench.packs.generic.suite import GenericSuiteConfig
+from tests.unit.generic_suites import load, suite
+from tests.unit.run_builders import case_result, run
+
+if TYPE_CHECKING:
+    from pytest_packbench.analysis.conclusion import Conclusion
+    from pytest_packbench.model.result import Result
+
+# a support desk: expected and given label, and how many
+PAIRS = Confusion(
+    Counter(
+        {
+            ("billing", "billing"): 6,
+            ("delivery", "delivery"): 2,
+            ("delivery", "billing"): 3,
+            ("delivery", None): 1,
+            ("legal", "billing"): 2,
+            (None, "billing"): 1,
+            ("delivery", "spam"): 1,
+        }
+    )
+)
+SHARES: list[tuple[str | None, str, tuple[int, int]]] = [
+    ("billing", PRECISION, (6, 12)),
+    ("billing", RECALL, (6, 6)),
+    ("billing", F1, (12, 18)),
+    ("delivery", PRECISION, (2, 2)),
+    ("delivery", RECALL, (2, 7)),
+    ("legal", PRECISION, (0, 0)),
+    ("legal", RECALL, (0, 2)),
+    ("legal", F1, (0, 2)),
+    ("spam", PRECISION, (0, 1)),
+    ("spam", RECALL, (0, 0)),
+    (None, RECALL, (8, 15)),
+    (None, PRECISION, (8, 15)),
+]
+
+
+@pytest.mark.parametrize(("label", "kind", "share"), SHARES)
+def test_each_share_of_a_label(label: str | None, kind: str, share: tuple[int, int]) -> None:
+    assert PAIRS.share(kind, label) == share
+    # not known is not 0
+    assert (PAIRS.share(kind, label).value is None) is (share[1] == 0)
+
+
+def test_figures_and_tables_show_what_is_not_known_as_such() -> None:
+    figures = {figure.name: figure for figure in PAIRS.figures("label", sampled=False)}
+    assert [name for name, figure in figures.items() if figure.headline] == ["recall, all labels", "macro F1"]
+    assert figures["macro F1"].number == pytest.approx((12 / 18 + 4 / 9 + 0) / 3)
+    assert (figures["precision of legal"].measured, figures["recall of legal"].share) == (False, 0)
+    assert all(figure.interval is None for figure in figures.values())
+    sampled = {figure.name: figure.interval is not None for figure in PAIRS.figures("label", sampled=True)}
+    assert [sampled[name] for name in ("precision of billing", "F1 of billing", "precision of legal")] == [1, 0, 0]
+    matrix, table = PAIRS.panels("label")
+    assert [list(row) for row in (matrix.head, *matrix.rows)] == [
+        ["expected", "billing", "delivery", "spam", "(none)"],
+        ["delivery", 3, 2, 1, 1],
+        ["legal", 2, 0, 0, 0],
+        ["(none)", 1, 0, 0, 0],
+    ]
+    assert {str(row[0]): row[1:] for row in table.rows} == {
+        "billing": (6, 12, 0.5, 1.0, 0.667),
+        "delivery": (7, 2, 1.0, 0.286, 0.444),
+        "legal": (2, 0, None, 0.0, 0.0),
+        "spam": (0, 1, 0.0, None, 0.0),
+    }
+    assert [*Confusion().figures("label", sampled=True), *Confusion().panels("label")] == []
+    many = Confusion({(f"l{number}", None): 1 for number in range(30)})
+    assert len([*many.figures("label", sampled=False)]) == 2 + 3 * 20
+
+
+LABEL = st.none() | st.sampled_from("abc")
+
+
+@given(st.lists(st.tuples(LABEL, LABEL).filter(any), max_size=12))
+def test_f1_is_the_harmonic_mean_and_every_answer_is_counted_once(pairs: list[tuple[str | None, str | None]]) -> None:
+    confusion = Confusion.of(Counter((pair,) for pair in pairs))
+    assert sum(confusion.pairs.values()) == len(pairs)
+    for label in confusion.known:
+        precision, recall, f1 = (confusion.share(kind, label).value for kind in (PRECISION, RECALL, F1))
+        if precision and recall:
+            assert f1 == pytest.approx(2 * precision * recall / (precision + recall))
+        else:
+            assert not f1
+    assert confusion.share(RECALL).total == sum(expected is not None for expected, _ in pairs)
+
+
+def labelled(name: str, expected: str | None, given: str | None, **more: Any) -> Result:
+    result = case_result(name, **more)
+    return replace(result, score=replace(result.score, labels=((expected, given),)))
+
+
+def concluded(results: list[Result], *gates: dict[str, Any]) -> Conclusion:
+    rules = GenericSuiteConfig.model_validate({"pack": "generic", "labels": "/intent", "gates": [*gates]})
+    return conclude(run(), results, rules, (), BaselineLookup())
+
+
+DESK = [
+    *(labelled(f"b{number}", "billing", "billing") for number in range(3)),
+    labelled("d", "delivery", "billing"),
+    labelled("l", "legal", None),
+]
+
+
+GATES: list[tuple[dict[str, Any], list[tuple[str | None, bool, tuple[int, int] | None]]]] = [
+    ({"metric": "label_recall", "min": 0.5}, [(None, True, (3, 5))]),
+    ({"metric": "label_precision", "min": 0.8}, [(None, False, (3, 4))]),
+    (
+        {"metric": "label_precision", "min": 0.5, "by": "label"},
+        # what no answer has is not known, and passes no gate
+        [("billing", True, (3, 4)), ("delivery", False, None), ("legal", False, None)],
+    ),
+    (
+        {"metric": "label_recall", "max": 0.0, "by": "label"},
+        [("billing", False, (3, 3)), ("delivery", True, (0, 1)), ("legal", True, (0, 1))],
+    ),
+    (
+        {"metric": "label_f1", "min": 0.8, "by": "label"},
+        [("billing", True, (6, 7)), ("delivery", False, (0, 1)), ("legal", False, (0, 1))],
+    ),
+]
+
+
+@pytest.mark.parametrize(("gate", "ends"), GATES)
+def test_gates_on_labels(gate: dict[str, Any], ends: list[tuple[str | None, bool, tuple[int, int] | None]]) -> None:
+    results = concluded(DESK, gate).gates[1:]
+    assert [(result.value, result.passed, result.counted) for result in results] == ends
+    assert all("not known, because" in result.text for result in results if result.counted is None)
+
+
+def test_errors_are_in_no_number_and_of_several_trials_a_wrong_label_counts() -> None:
+    error = case_result("e", verdict="error")
+    trials = [labelled("t", "billing", "billing", trial=0), labelled("t", "billing", "legal", trial=1)]
+    assert concluded([*trials, error]).labels.pairs == {("billing", "legal"): 1}
+    # nor in those of a case whose other trial has a label
+    unfinished = [labelled("u", "billing", "billing", trial=0), case_result("u", verdict="error", trial=1)]
+    assert concluded(unfinished).labels.pairs == {}
+    assert concluded([error], {"metric": "label_recall", "min": 0.1}).gates[1].passed is False
+
+
+RULES = suite("labels: /intent\ncriteria: [{exact: /intent, weight: 2}, {exact: /more, value: 1}]")
+READ: list[tuple[dict[str, Any], Any, Any]] = [
+    ({"intent": "billing"}, {"intent": "billing"}, (("billing", "billing"),)),
+    ({"intent": "billing"}, {"intent": "Billing"}, (("billing", "Billing"),)),
+    ({"intent": "billing"}, {"intent": 5}, (("billing", "5"),)),
+    ({"intent": True}, {"intent": True}, (("true", "true"),)),
+    ({"intent": "billing"}, {"intent": ["billing"]}, (("billing", None),)),
+    ({"intent": "billing"}, {"intent": ""}, (("billing", None),)),
+    ({"intent": "billing"}, {"other": 1}, (("billing", None),)),
+    ({"intent": "billing"}, {"refusal": {"category": "x"}, "intent": "billing"}, (("billing", None),)),
+    ({"intent": "billing"}, None, (("billing", None),)),
+    ({"refuse": True}, {"intent": "billing"}, ((None, "billing"),)),
+    ({"refuse": True}, {"refusal": True}, None),
+]
+
+
+@pytest.mark.parametrize(("expected", "result", "labels"), READ)
+def test_the_labels_of_a_case_and_an_answer(expected: Any, result: Any, labels: Any) -> None:
+    pack, case = load(RULES, expected)
+    if result is None:
+        facts = record_facts(pack, case, None, pack.unread(case, "unreadable_answer", "no", RULES))
+    else:
+        outcome = pack.read(result)
+        facts = record_facts(pack, case, outcome, pack.score(case, outcome, RULES))
+    assert facts.labels == labels
+
+
+def test_labels_ignore_case_where_their_criterion_does() -> None:
+    rules = suite("labels: /intent\ncriteria: [{exact: /intent, ignore_case: true}]")
+    pack, case = load(rules, {"intent": "Billing"})
+    outcome = pack.read({"intent": "BILLING"})
+    assert record_facts(pack, case, outcome, pack.score(case, outcome, rules)).labels == (("Billing", "Billing"),)
+
+
+def test_a_case_has_a_label_and_no_gate_on_labels_passes_without_any() -> None:
+    intents: list[Any] = [None, [], ""]
+    for intent in intents:
+        with pytest.raises(CaseError, match=r"/expected/intent: no label at /intent; expected a text, a number, or"):
+            load(RULES, {"intent": intent})
+    with pytest.raises(ValueError, match="validation error"):
+        suite("labels: a")
+    rules = suite("gates: [{metric: label_f1, max: 0.5}, {metric: label_recall, min: 0.1, by: case_type}]")
+    results = conclude(run(), [case_result("a")], rules, (), BaselineLookup()).gates[1:]
+    assert [(result.passed, "not known" in result.text) for result in results] == [(False, True)] * 2
