@@ -323,7 +323,8 @@ def test_closing_lets_a_process_end_then_terminates_then_kills_it(harness: Harne
     wait_until_gone(pid)
 
     async def close_at_the_start(target: CommandTarget) -> None:
-        task = asyncio.create_task(failure_of(target, request()))
+        # which answers never: on a busy machine another one may be faster than closing
+        task = asyncio.create_task(failure_of(target, request("time.sleep(600)")))
         await asyncio.sleep(0)
         await target.aclose()
         failure = await task
