@@ -209,17 +209,14 @@ def _set(value: Any, expected: list[Any], _options: Any) -> Grade:
     """Give the harmonic mean of precision and recall (F1) of two lists as sets; 1 if both are empty."""
     if not isinstance(value, list):
         return _no("not a list", value)
-    actual = {hashable(element): element for element in value}
-    wanted = {hashable(element): element for element in expected}
-    common = actual.keys() & wanted.keys()
-    faults = [
-        f"{word} {format_value([element for key, element in members.items() if key not in common])}"
-        for word, members in (("without", wanted), ("beyond", actual))
-        if len(members) > len(common)
-    ]
-    if not faults:
+    actual, wanted = ({hashable(element): element for element in part} for part in (value, expected))
+    missing = [element for key, element in wanted.items() if key not in actual]
+    beyond = [element for key, element in actual.items() if key not in wanted]
+    faults = (f"{word} {format_value(part)}" for word, part in (("without", missing), ("beyond", beyond)) if part)
+    if not missing and not beyond:
         return FULL
-    return Grade(2 * len(common) / (len(actual) + len(wanted)), truncate("; ".join(faults)))
+    points = 2 * (len(wanted) - len(missing)) / (len(actual) + len(wanted))
+    return Grade(points, truncate("; ".join(faults)))
 
 
 def _text(value: Any, expected: str, options: Any) -> Grade:
