@@ -44,6 +44,7 @@ from pytest_packbench.packs.generic.values import (
     GENERIC,
     MISSING,
     CompiledPath,
+    CriterionError,
     Flaw,
     FunctionName,
     Location,
@@ -167,13 +168,17 @@ class Comparing(StrictModel):
             case_input: the case's input, which functions of users get.
 
         Raises:
-            CriterionError: the comparison failed to run.
-            Exception: whatever a function of a user raises.
+            CriterionError: the comparison failed to run, or a function of the user raised; it names the criterion.
         """
         compare = RULES[self.rule].compare
-        if compare is None:
-            return called(self.call, (value, expected, case_input))
-        grade = compare(value, expected, self)
+        try:
+            grade = compare(value, expected, self) if compare else called(self.call, (value, expected, case_input))
+        except CriterionError as error:
+            raise CriterionError(f'criterion "{self.title}": {error}') from None
+        except Exception as error:
+            message = f'criterion "{self.title}" raised {type(error).__name__}: {error}'
+            # with its traceback: the frames of the user's function help most
+            raise CriterionError(message).with_traceback(error.__traceback__) from error
         if grade.points == 1 or grade.detail:
             return grade
         return grade._replace(detail=f"got {format_value(value)}, expected {self.describe(expected)}")

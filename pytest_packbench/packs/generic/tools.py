@@ -9,7 +9,7 @@ from pytest_packbench.model.authoring import Finding, Tools
 from pytest_packbench.model.errors import format_value, pluralize
 from pytest_packbench.model.suite import CONFIG_NAME
 from pytest_packbench.packs import read_starter
-from pytest_packbench.packs.generic.scoring import LIST_RULES, PLAIN_RULES, forbidden_matches, grade_of
+from pytest_packbench.packs.generic.scoring import LIST_RULES, PLAIN_RULES, forbidden_matches
 from pytest_packbench.packs.generic.suite import has_list, read_location
 from pytest_packbench.packs.generic.values import GENERIC, MISSING
 
@@ -108,7 +108,7 @@ def missed_criteria(
     for criterion in rules.criteria:
         expected = criterion.expected_in(case.expected)
         value = criterion.value_in(answer.result, expected)
-        if value is MISSING or grade_of(criterion, value, expected, case.input).points < 1:
+        if value is MISSING or criterion.grade(value, expected, case.input).points < 1:
             yield criterion, value
 
 
