@@ -82,6 +82,14 @@ def test_figures_and_tables_show_what_is_not_known_as_such() -> None:
         "spam": (0, 1, 0.0, None, 0.0),
     }
     assert [*Confusion().figures("label", sampled=True), *Confusion().panels("label")] == []
+    texts = Confusion({("a", f"text {number} {'x' * 100}"): 1 + (number < 5) for number in range(300)})
+    matrix, table = texts.panels("label")
+    assert (len(matrix.head), matrix.head[1], sum(int(cell or 0) for cell in matrix.rows[0][1:])) == (
+        22,
+        "(others)",
+        305,
+    )
+    assert (len(table.rows), max(len(str(row[0])) for row in table.rows)) == (21, 80)
     many = Confusion({(f"l{number}", None): 1 for number in range(30)})
     assert len([*many.figures("label", sampled=False)]) == 2 + 3 * 20
 
