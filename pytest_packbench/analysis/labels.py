@@ -83,19 +83,12 @@ class Confusion(NamedTuple):
             kind: `PRECISION`, `RECALL` or `F1`.
             label: the label; None for all.
         """
-
-        def count(*, is_expected: bool, is_given: bool) -> int:
-            wanted = {name for name in self.known if label in {None, name}}
-            return sum(
-                number
-                for (expected, given), number in self.pairs.items()
-                if (not is_expected or expected in wanted)
-                and (not is_given or given in wanted)
-                and (not (is_expected and is_given) or expected == given)
-            )
-
-        right = count(is_expected=True, is_given=True)
-        expected, given = count(is_expected=True, is_given=False), count(is_expected=False, is_given=True)
+        pairs = self.pairs.items()
+        right = sum(
+            number for (due, given), number in pairs if due is not None and due == given and label in {None, due}
+        )
+        expected = sum(number for (due, _), number in pairs if due is not None and label in {None, due})
+        given = sum(number for (_, given), number in pairs if given is not None and label in {None, given})
         if kind == F1:
             return Share(2 * right, expected + given)
         return Share(right, given if kind == PRECISION else expected)
