@@ -127,7 +127,7 @@ class GateJudge(NamedTuple):
 
     def _rate(self, gate: Gate, value: str | None, sums: ResultSums) -> GateResult:
         metric, result = self.numbers.metrics[gate.metric], _undecided(gate, value)
-        label = value if gate.by == LABEL else None
+        label = _label_of(gate, metric, value)
         fraction = measure(sums, metric, gate.depth, label)
         if not fraction.bottom:
             return _unmeasured(result, metric, sums)
@@ -174,10 +174,11 @@ class GateJudge(NamedTuple):
         if problem or self.outcome is None or self.outcome.comparison is None:
             return False, f"{limit}: {problem}"
         # over the same cases on both sides, so that the ratio measures the change and not the choice of cases
-        label = value if gate.by == LABEL else None
+        metric = self.numbers.metrics[gate.metric]
+        label = _label_of(gate, metric, value)
         key = (gate.by or "", value or "") if label is None else ("", "")
         both = self.outcome.comparison.groups[key].sums
-        before, now = (measure(sums, self.numbers.metrics[gate.metric], gate.depth, label) for sums in both)
+        before, now = (measure(sums, metric, gate.depth, label) for sums in both)
         if not before.bottom or not now.bottom:
             return False, f"{limit}: no judged case is unchanged in both runs"
         as_percent = gate.metric != MEAN_SCORE
@@ -223,6 +224,11 @@ class GateJudge(NamedTuple):
         if not group.unchanged:
             return replace(_failed(result, "no case is unchanged in both runs"), absent=True)
         return _mean_change(result, group, authored=comparison.authored) if is_min else _changed_cases(result, group)
+
+
+def _label_of(gate: Gate, metric: Metric, value: str | None) -> str | None:
+    """Return the label that a gate is about; None for all, and for a facet that is called so."""
+    return value if gate.by == LABEL and metric.of_labels else None
 
 
 def _changed_cases(result: GateResult, group: GroupChanges) -> GateResult:

@@ -23,7 +23,10 @@ if TYPE_CHECKING:
 PRECISION, RECALL, F1 = "precision", "recall", "F1"
 NO_LABEL = "(none)"
 """The name of the row of cases that expect no label, and of the column of answers without one."""
+OTHERS = "(others)"
+"""The name of the column of the labels that no case expects, but for the most frequent ones."""
 _SHOWN = 20
+_MAX_LENGTH = 80
 _DEFINITIONS = {
     PRECISION: "Answers with the {noun} {label} to cases that expect it, among all answers with it.",
     RECALL: "Answers with the {noun} {label}, among the cases that expect it.",
@@ -80,19 +83,12 @@ class Confusion(NamedTuple):
             kind: `PRECISION`, `RECALL` or `F1`.
             label: the label; None for all.
         """
-
-        def count(*, is_expected: bool, is_given: bool) -> int:
-            wanted = {name for name in self.known if label in {None, name}}
-            return sum(
-                number
-                for (expected, given), number in self.pairs.items()
-                if (not is_expected or expected in wanted)
-                and (not is_given or given in wanted)
-                and (not (is_expected and is_given) or expected == given)
-            )
-
-        right = count(is_expected=True, is_given=True)
-        expected, given = count(is_expected=True, is_given=False), count(is_expected=False, is_given=True)
+        pairs = self.pairs.items()
+        right = sum(
+            number for (due, given), number in pairs if due is not None and due == given and label in {None, due}
+        )
+        expected = sum(number for (due, _), number in pairs if due is not None and label in {None, due})
+        given = sum(number for (_, given), number in pairs if given is not None and label in {None, given})
         if kind == F1:
             return Share(2 * right, expected + given)
         return Share(right, given if kind == PRECISION else expected)
@@ -114,7 +110,7 @@ class Confusion(NamedTuple):
                 f"Answers with the expected {noun}, among the cases that expect one.",
             )
             if label is not None:
-                shown = single_spaced(label)
+                shown = single_spaced(_cell(label))
                 name, definition = f"{kind} of {shown}", _DEFINITIONS[kind].format(noun=noun, label=shown)
             return Figure(
                 name=name,
@@ -148,21 +144,34 @@ class Confusion(NamedTuple):
         """
         if not self.expected:
             return
-        yield self.matrix(noun)
+        yield self._short().matrix(noun)
         yield Panel(
             title=f"Precision and recall by {noun}",
             intro=f"An empty cell is not known: no answer has this {noun}, or no case expects it.",
             head=(noun, "expected", "given", PRECISION, RECALL, F1),
             rows=tuple(
                 (
-                    label,
+                    _cell(label),
                     self.share(RECALL, label).total,
                     self.share(PRECISION, label).total,
                     *(_rounded(self.share(kind, label)) for kind in (PRECISION, RECALL, F1)),
                 )
-                for label in self.known
+                for label in self._short().known
+                if label != OTHERS
             ),
         )
+
+    def _short(self) -> Confusion:
+        """Return the same with the most frequent ones of the labels that no case expects: an answer may be any text."""
+        kept: set[str | None] = {None, *self.expected}
+        others: Counter[str | None] = Counter()
+        pairs: Counter[tuple[str | None, str | None]] = Counter()
+        for (_, given), number in self.pairs.items():
+            others[given] += number if given not in kept else 0
+        kept |= {label for label, _ in others.most_common(_SHOWN)}
+        for (label, given), number in self.pairs.items():
+            pairs[label, given if given in kept else OTHERS] += number
+        return Confusion(pairs)
 
     def matrix(self, noun: str) -> Panel:
         """Return the confusion matrix: a row for each expected label that was confused, a column for each given one."""
@@ -175,17 +184,19 @@ class Confusion(NamedTuple):
             title=f"Confusion by {noun}",
             intro=f"{right} of {pluralize(due, 'answer')} due with a {noun} have the expected one"
             + (f"; only {noun}s with another answer are shown." if wrong else "."),
-            head=("expected", *(NO_LABEL if each is None else each for each in columns)) if wrong else (),
-            rows=tuple(
-                (NO_LABEL if row is None else row, *(self.pairs.get((row, column), 0) for column in columns))
-                for row in shown
-            ),
+            head=("expected", *map(_cell, columns)) if wrong else (),
+            rows=tuple((_cell(row), *(self.pairs.get((row, column), 0) for column in columns)) for row in shown),
             matrix=True,
         )
 
 
 NO_LABELS = Confusion()
 """The confusion of a run without labels."""
+
+
+def _cell(label: str | None) -> str:
+    text = NO_LABEL if label is None else label
+    return text if len(text) <= _MAX_LENGTH else f"{text[: _MAX_LENGTH - 1]}…"
 
 
 def _last(label: str | None) -> tuple[bool, str]:

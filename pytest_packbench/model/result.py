@@ -155,7 +155,10 @@ class Score:
     __pydantic_config__ = _CHECKED
 
     def __post_init__(self) -> None:
-        """Correct the verdict of a hard fail: it never passes, whatever the threshold is."""
+        """Correct the verdict of a hard fail: it never passes, whatever the threshold is; keep labels as tuples."""
+        if self.labels is not None:
+            # JSON has only lists, and metrics count results by their labels
+            object.__setattr__(self, "labels", tuple(map(tuple, self.labels)))
         if self.verdict == "passed" and "zero" in [term.effect for term in self.terms]:
             object.__setattr__(self, "verdict", "failed")
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from pytest_packbench.commands import main
 from pytest_packbench.testing import case, write_suite
 
 if TYPE_CHECKING:
@@ -97,7 +98,10 @@ def test_a_hard_fail_of_any_pack_fails_its_case(project: Project) -> None:
     assert project.records()["good"]["passed"] is False
 
 
-def test_the_labels_of_a_run_are_in_its_summary_its_page_its_rows_and_its_gates(project: Project) -> None:
+@pytest.mark.parametrize("workers", [(), ("-n", "2")], ids=["plain", "workers"])
+def test_the_labels_of_a_run_are_in_its_summary_its_page_its_rows_and_its_gates(
+    project: Project, capsys: pytest.CaptureFixture[str], workers: tuple[str, ...]
+) -> None:
     (project.root / "conftest.py").unlink()
     project.write("echo.py", "def act(request):\n    return request.input\n")
     answers = {"right": "billing", "wrong": "billing", "none": None, "broken": "billing"}
@@ -115,7 +119,7 @@ def test_the_labels_of_a_run_are_in_its_summary_its_page_its_rows_and_its_gates(
     write_suite(
         project.root / "storage" / "benchmarks" / "desk", cases, pack="generic", rules={**rules, "criteria": criteria}
     )
-    result = project.run("--packbench-suite=desk")
+    result = project.run("--packbench-suite=desk", *workers)
     result.assert_outcomes(passed=1, failed=2, errors=1)
     report = project.report("desk")
     rows = {row["case_id"]: row.get("labels") for row in report["packbench"]["cases"]}
@@ -135,3 +139,9 @@ def test_the_labels_of_a_run_are_in_its_summary_its_page_its_rows_and_its_gates(
     assert "precision of billing" in summary
     assert "Confusion by label" in page
     assert "no answer with this label" in page
+    # a command reads them again
+    capsys.readouterr()
+    assert main(["report", str(project.left("desk"))]) in {0, 1}
+    assert "precision of billing" in capsys.readouterr().out
+    assert main(["merge", str(project.left("desk")), "--root", "storage/benchmarks"]) in {0, 1}
+    assert "4 of 5 gates failed" in capsys.readouterr().out

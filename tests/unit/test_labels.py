@@ -14,7 +14,7 @@ from pytest_packbench.analysis.conclusion import conclude
 from pytest_packbench.analysis.labels import F1, PRECISION, RECALL, Confusion
 from pytest_packbench.model.errors import CaseError
 from pytest_packbench.model.pack import record_facts
-from pytest_packbench.model.report import BaselineLookup
+from pytest_packbench.model.report import BaselineLookup, StoredRun
 from pytest_packbench.packs.generic.suite import GenericSuiteConfig
 from tests.unit.generic_suites import load, suite
 from tests.unit.run_builders import case_result, run
@@ -82,6 +82,14 @@ def test_figures_and_tables_show_what_is_not_known_as_such() -> None:
         "spam": (0, 1, 0.0, None, 0.0),
     }
     assert [*Confusion().figures("label", sampled=True), *Confusion().panels("label")] == []
+    texts = Confusion({("a", f"text {number} {'x' * 100}"): 1 + (number < 5) for number in range(300)})
+    matrix, table = texts.panels("label")
+    assert (len(matrix.head), matrix.head[1], sum(int(cell or 0) for cell in matrix.rows[0][1:])) == (
+        22,
+        "(others)",
+        305,
+    )
+    assert (len(table.rows), max(len(str(row[0])) for row in table.rows)) == (21, 80)
     many = Confusion({(f"l{number}", None): 1 for number in range(30)})
     assert len([*many.figures("label", sampled=False)]) == 2 + 3 * 20
 
@@ -143,6 +151,19 @@ def test_gates_on_labels(gate: dict[str, Any], ends: list[tuple[str | None, bool
     results = concluded(DESK, gate).gates[1:]
     assert [(result.value, result.passed, result.counted) for result in results] == ends
     assert all("not known, because" in result.text for result in results if result.counted is None)
+
+
+def test_a_gate_on_a_label_is_compared_with_the_baseline_of_that_label() -> None:
+    before = StoredRun(source="r", run=run(run_id="BEFORE"), results=tuple(DESK))
+    gates = [{"metric": "label_recall", "max_ratio_to_baseline": 1.0, "by": "label"}]
+    rules = GenericSuiteConfig.model_validate({"pack": "generic", "labels": "/intent", "gates": gates})
+    now = [*DESK[:3], labelled("d", "delivery", "delivery"), DESK[4]]
+    results = conclude(run(), now, rules, (), BaselineLookup(stored=before, requested="r")).gates[1:]
+    assert [(result.value, result.passed) for result in results] == [
+        ("billing", True),
+        ("delivery", False),
+        ("legal", True),
+    ]
 
 
 def test_errors_are_in_no_number_and_of_several_trials_a_wrong_label_counts() -> None:

@@ -205,12 +205,8 @@ def _by_key(texts: Sequence[str], header: Sequence[str] | None) -> dict[str, str
 def _suite_rules(arguments: argparse.Namespace, columns: _Columns) -> str:
     import yaml
 
-    from pytest_packbench.packs.generic.suite import RefusalRules
-
-    # keys about refusals are compared by the rules of refusals
-    refusal = RefusalRules()
-    pointers = [json_pointer([key]) for key in columns.expected if key]
-    compared = [pointer for pointer in pointers if pointer not in {refusal.expected, refusal.expected_category}]
+    # the keys of refusals are compared by the rules of refusals
+    compared = [json_pointer([key]) for key in columns.expected if key not in {"", "refuse", "category"}]
     criteria = [{"exact": pointer} for pointer in compared or [""]]
     rules = {"pack": PACK, "description": f"imported from {arguments.file.name}", "criteria": criteria}
     return yaml.safe_dump(rules, sort_keys=False, allow_unicode=True) + _TARGET
@@ -314,11 +310,11 @@ def _case_type(text: str) -> str:
     return word
 
 
-def _tags(value: Any) -> list[str]:
-    tags = _TAG_SEPARATOR.split(value) if isinstance(value, str) else [] if value is None else value
-    if not isinstance(tags, list) or not all(isinstance(tag, str) for tag in tags):
-        raise _RowError(f"the tags are {format_value(value)}; expected a list of strings, or a string with commas")
-    return list(dict.fromkeys(tag.strip() for tag in tags if tag.strip()))
+def _tags(value: Any) -> Any:
+    """Return tags as a list; another value than a text is checked with the case."""
+    if not isinstance(value, str):
+        return value
+    return list(dict.fromkeys(filter(None, map(str.strip, _TAG_SEPARATOR.split(value)))))
 
 
 def _parse_cell(name: str, value: Any) -> Any:

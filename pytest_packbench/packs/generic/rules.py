@@ -7,6 +7,7 @@ compare gets no points.
 
 from __future__ import annotations
 
+import json
 import re
 from copy import deepcopy
 from decimal import Decimal
@@ -208,17 +209,14 @@ def _set(value: Any, expected: list[Any], _options: Any) -> Grade:
     """Give the harmonic mean of precision and recall (F1) of two lists as sets; 1 if both are empty."""
     if not isinstance(value, list):
         return _no("not a list", value)
-    actual = {hashable(element): element for element in value}
-    wanted = {hashable(element): element for element in expected}
-    common = actual.keys() & wanted.keys()
-    faults = [
-        f"{word} {format_value([element for key, element in members.items() if key not in common])}"
-        for word, members in (("without", wanted), ("beyond", actual))
-        if len(members) > len(common)
-    ]
-    if not faults:
+    actual, wanted = ({hashable(element): element for element in part} for part in (value, expected))
+    missing = [element for key, element in wanted.items() if key not in actual]
+    beyond = [element for key, element in actual.items() if key not in wanted]
+    faults = (f"{word} {format_value(part)}" for word, part in (("without", missing), ("beyond", beyond)) if part)
+    if not missing and not beyond:
         return FULL
-    return Grade(2 * len(common) / (len(actual) + len(wanted)), truncate("; ".join(faults)))
+    points = 2 * (len(wanted) - len(missing)) / (len(actual) + len(wanted))
+    return Grade(points, truncate("; ".join(faults)))
 
 
 def _text(value: Any, expected: str, options: Any) -> Grade:
@@ -311,7 +309,7 @@ def schema_flaw(schema: Any) -> str:
     """Describe why a value is not a schema; empty if it is."""
     if not isinstance(schema, dict):
         return f"got {format_value(schema)}"
-    if _has_key(schema, _NO_TIME_LIMIT):
+    if f'"{_NO_TIME_LIMIT}":' in json.dumps(schema):
         return f"{_NO_TIME_LIMIT} is not supported, because its patterns have no time limit"
     library = import_module("jsonschema")
     try:
@@ -319,12 +317,6 @@ def schema_flaw(schema: Any) -> str:
     except library.SchemaError as error:
         return f"{json_pointer(error.absolute_path) or '/'}: {truncate(error.message)}"
     return ""
-
-
-def _has_key(value: Any, name: str) -> bool:
-    if isinstance(value, dict):
-        return name in value or any(_has_key(member, name) for member in value.values())
-    return isinstance(value, list) and any(_has_key(element, name) for element in value)
 
 
 def _json_schema(value: Any, expected: dict[str, Any], options: Any) -> Grade:
@@ -479,7 +471,7 @@ RULES: dict[str, Rule] = {
         said=lambda expected, options: f"among the first {options.k}: {expected}",
         options=("k", "reciprocal"),
     ),
-    "python": Rule(said=lambda expected, options: f"{options.python} with {expected}"),
+    "python": Rule(said=lambda expected, options: f"{options.call} with {expected}"),
     "anywhere": Rule(
         _anywhere,
         form="a number or a non-empty string, or a non-empty list of these",

@@ -17,7 +17,6 @@ from pytest_packbench.packs.generic.rules import Grade
 from pytest_packbench.packs.generic.suite import no_expected_value
 from pytest_packbench.packs.generic.values import (
     MISSING,
-    CriterionError,
     Flaw,
     compile_path,
     invalid,
@@ -146,7 +145,7 @@ def forbidden_matches(case: GenericCase, answer: GenericAnswer, rules: GenericSu
             else (criterion.value_in(form, expected) for form in spelled)
         )
         for value, wanted in zip(values, spellings(expected), strict=False):
-            if value is not MISSING and grade_of(criterion, value, wanted, case.input).points > 0:
+            if value is not MISSING and criterion.grade(value, wanted, case.input).points > 0:
                 spelling = _spelling(criterion, answer.result, expected) if is_plain else ""
                 yield criterion.title, f"{criterion.describe(expected)}{spelling}"
                 break
@@ -189,7 +188,7 @@ def _term(criterion: Criterion, case: GenericCase, answer: GenericAnswer, rules:
         problem = Problem(pointer, no_expected_value(criterion), f"expected {criterion.form}")
         raise CaseError(f"case {case.id}", [problem])
     value = criterion.value_in(answer.result, expected)
-    grade = Grade(0.0, no_value(criterion)) if value is MISSING else grade_of(criterion, value, expected, case.input)
+    grade = Grade(0.0, no_value(criterion)) if value is MISSING else criterion.grade(value, expected, case.input)
     detail = grade.detail + (look_alike(value, expected) if grade.points < 1 else "")
     if grade.points < criterion.hard_fail:
         return Term(name=criterion.title, effect="zero", detail=f"hard fail: {detail}")
@@ -200,19 +199,3 @@ def _term(criterion: Criterion, case: GenericCase, answer: GenericAnswer, rules:
 def no_value(criterion: Comparing) -> str:
     """Describe that a result has no value for a criterion."""
     return f"nothing at {criterion.result_path}"
-
-
-def grade_of(criterion: Comparing, value: Any, expected: Any, case_input: Any) -> Grade:
-    """Compare a value; an exception names the criterion.
-
-    Raises:
-        CriterionError: the comparison failed to run, or a function of the user raised.
-    """
-    try:
-        return criterion.grade(value, expected, case_input)
-    except CriterionError as error:
-        raise CriterionError(f'criterion "{criterion.title}": {error}') from None
-    except Exception as error:
-        message = f'criterion "{criterion.title}" raised {type(error).__name__}: {error}'
-        # with its traceback: the frames of the user's function help most
-        raise CriterionError(message).with_traceback(error.__traceback__) from error

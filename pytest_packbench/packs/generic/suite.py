@@ -25,7 +25,7 @@ from pydantic import (
 from pydantic_core import CoreSchema, core_schema
 
 from pytest_packbench.model.case import Case, Expected, Fraction, ListOf, Notes, StrictModel, Text, Threshold
-from pytest_packbench.model.errors import fold, format_value, json_pointer
+from pytest_packbench.model.errors import fold, format_value
 from pytest_packbench.model.result import TOLERANCE
 from pytest_packbench.model.suite import LABEL_METRICS, SuiteConfig
 from pytest_packbench.packs.generic.rules import (
@@ -44,6 +44,7 @@ from pytest_packbench.packs.generic.values import (
     GENERIC,
     MISSING,
     CompiledPath,
+    CriterionError,
     Flaw,
     FunctionName,
     Location,
@@ -63,10 +64,6 @@ if TYPE_CHECKING:
 _PATTERN_TIMEOUT = 1.0
 _FIRST_KEYS = re.compile(r"\$(?:\.[A-Za-z_]\w*(?!\())*")
 _FIRST_KEY = re.compile(r"\.(\w+)")
-UNUSED = "correct the path, add the key to a case, or remove the criterion"
-"""What to do with a criterion that compares with a key that no case has."""
-
-
 _BOUND_POINTS = "true, false, or the minimum points, above 0 and at most 1"
 
 
@@ -78,6 +75,8 @@ class Comparing(StrictModel):
     Attributes:
         rule: how the two values are compared: a key of `RULES`.
         name: the name of its term; default: the rule and the path.
+        path: the path of the value in the result, a JSON pointer or a JSONPath that starts with `$`: what is written
+            after the name of the rule, except for a function, whose own name (`call`) is.
         expected: the path of the expected value under the case's `expected`; default: the same path as in the result.
         value: an expected value for all cases, instead of a path.
         text_keys: the rules that look for their values in texts.
@@ -89,6 +88,9 @@ class Comparing(StrictModel):
     name: Text | None = None
     expected: PathText | None = None
     value: Any = None
+    if TYPE_CHECKING:
+        path: str
+        call: str
 
     @field_validator("value")
     @classmethod
@@ -106,18 +108,8 @@ class Comparing(StrictModel):
     @model_serializer(mode="wrap")
     def _as_hashed(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
         """Return the keys by which suites are hashed; those that a rule got later only where they are set."""
-        keys = handler(self)
-        unset = [key for key in RULES[self.rule].later if not keys.get(key)]
-        place = keys.pop(self.rule)
-        places = {"call": place, "path": keys.pop("of")} if self.rule == PYTHON else {"path": place}
-        both = {"rule": self.rule, "weight": 1.0, "hard_fail": False, **places}
-        return {**both, **{key: value for key, value in keys.items() if key not in unset}}
-
-    @property
-    def path(self) -> str:
-        """The path of the value in the result: a JSON pointer, or a JSONPath that starts with `$`."""
-        path: str = getattr(self, "of" if self.rule == PYTHON else self.rule)
-        return path
+        keys = {"rule": self.rule, "weight": 1.0, "hard_fail": False, **handler(self)}
+        return {key: value for key, value in keys.items() if value or key not in RULES[self.rule].later}
 
     @cached_property
     def has_value(self) -> bool:
@@ -176,13 +168,17 @@ class Comparing(StrictModel):
             case_input: the case's input, which functions of users get.
 
         Raises:
-            CriterionError: the comparison failed to run.
-            Exception: whatever a function of a user raises.
+            CriterionError: the comparison failed to run, or a function of the user raised; it names the criterion.
         """
         compare = RULES[self.rule].compare
-        if compare is None:
-            return called(getattr(self, PYTHON), (value, expected, case_input))
-        grade = compare(value, expected, self)
+        try:
+            grade = compare(value, expected, self) if compare else called(self.call, (value, expected, case_input))
+        except CriterionError as error:
+            raise CriterionError(f'criterion "{self.title}": {error}') from None
+        except Exception as error:
+            message = f'criterion "{self.title}" raised {type(error).__name__}: {error}'
+            # with its traceback: the frames of the user's function help most
+            raise CriterionError(message).with_traceback(error.__traceback__) from error
         if grade.points == 1 or grade.detail:
             return grade
         return grade._replace(detail=f"got {format_value(value)}, expected {self.describe(expected)}")
@@ -224,9 +220,9 @@ class Forbidden(Comparing):
 def model_of(base: type[Comparing], rule: str) -> type[Comparing]:
     """Return the model of a rule: its name with the path of the value (of a function its name), and its options."""
     row = RULES[rule]
-    place: dict[str, Any] = {rule: (PathText, ...)}
+    place: dict[str, Any] = {"path": (PathText, Field(alias=rule))}
     if rule == PYTHON:
-        place = {rule: (FunctionName, ...), "of": (PathText, Field("", alias="path"))}
+        place = {"call": (FunctionName, Field(alias=rule)), "path": (PathText, "")}
     options: dict[str, Any] = {key: OPTIONS[key] for key in (*row.options, *row.later)}
     model = create_model(f"{base.__name__}_{rule}", __base__=base, **place, **options)
     model.rule = rule
@@ -465,23 +461,15 @@ class GenericSuiteConfig(SuiteConfig):
         return any(map(has_list, self.criteria))
 
     def unused_rules(self, expected: Sequence[Any]) -> Iterator[str]:
-        """Describe the criteria that compare with a key that no case has."""
-        for location, wrong in self.unused_criteria(expected):
-            yield f"{json_pointer(location)}: {wrong}; {UNUSED}"
-
-    def unused_criteria(self, expected: Sequence[Any]) -> Iterator[tuple[Location, str]]:
-        """Yield the location and the problem of each criterion that compares with a key that no case has.
-
-        Args:
-            expected: the `expected` of all cases.
-        """
+        """Describe the criteria that compare with a key that no case has, each with its location."""
         for name, criteria in (("criteria", self.criteria), ("forbidden", self.forbidden)):
             for index, criterion in enumerate(criteria):
                 is_read = criterion.has_value or not criterion.expected_path.text
                 if not is_read and all(criterion.expected_in(value) is MISSING for value in expected):
                     decides = "forbids" if name == "forbidden" else "compares"
                     wrong = f"no case has a value at {criterion.expected_path} in expected, so this {decides} nothing"
-                    yield (name, index), wrong
+                    advice = "correct the path, add the key to a case, or remove the criterion"
+                    yield f"/{name}/{index}: {wrong}; {advice}"
 
     @cached_property
     def total_weight(self) -> float:

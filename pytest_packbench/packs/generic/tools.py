@@ -6,11 +6,11 @@ from copy import deepcopy
 from typing import TYPE_CHECKING, Any
 
 from pytest_packbench.model.authoring import Finding, Tools
-from pytest_packbench.model.errors import format_value, json_pointer, pluralize
+from pytest_packbench.model.errors import format_value, pluralize
 from pytest_packbench.model.suite import CONFIG_NAME
 from pytest_packbench.packs import read_starter
-from pytest_packbench.packs.generic.scoring import LIST_RULES, PLAIN_RULES, forbidden_matches, grade_of
-from pytest_packbench.packs.generic.suite import UNUSED, has_list, read_location
+from pytest_packbench.packs.generic.scoring import LIST_RULES, PLAIN_RULES, forbidden_matches
+from pytest_packbench.packs.generic.suite import has_list, read_location
 from pytest_packbench.packs.generic.values import GENERIC, MISSING
 
 if TYPE_CHECKING:
@@ -42,11 +42,10 @@ class GenericTools(Tools):
                 message=f"{message}; add notes.date, or import with --date",
                 severity="warning",
             )
-        unused = rules.unused_criteria([filed.loaded.case.expected for filed in cases]) if cases else ()
-        for location, wrong in unused:
-            rule = "forbidden_unused" if location[0] == "forbidden" else "criterion_unused"
-            message = f"{wrong}; {UNUSED}"
-            yield Finding(file=CONFIG_NAME, pointer=json_pointer(location), rule=rule, message=message)
+        for line in rules.unused_rules([filed.loaded.case.expected for filed in cases]) if cases else ():
+            pointer, _, message = line.partition(": ")
+            rule = "forbidden_unused" if pointer.startswith("/forbidden") else "criterion_unused"
+            yield Finding(file=CONFIG_NAME, pointer=pointer, rule=rule, message=message)
 
     def criteria(self, rules: GenericSuiteConfig) -> dict[str, tuple[str | int, ...]]:
         """Return each criterion with the part of the result that it reads."""
@@ -109,7 +108,7 @@ def missed_criteria(
     for criterion in rules.criteria:
         expected = criterion.expected_in(case.expected)
         value = criterion.value_in(answer.result, expected)
-        if value is MISSING or grade_of(criterion, value, expected, case.input).points < 1:
+        if value is MISSING or criterion.grade(value, expected, case.input).points < 1:
             yield criterion, value
 
 
