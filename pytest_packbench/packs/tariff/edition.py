@@ -37,6 +37,13 @@ class GeneralRate(NamedTuple):
     text: str
     pct: float | None
 
+    @property
+    def kind(self) -> str:
+        """The kind of rate, as `duty_basis` of an answer names it."""
+        if self.pct is not None:
+            return "free" if self.text == "Free" else "ad valorem"
+        return "compound" if "%" in self.text else "specific"
+
 
 def parse_percentage(text: str) -> float | None:
     """Return an ad valorem rate as the schedule prints it, `6.8%` or `6.5% on the entire set`; None for any other."""

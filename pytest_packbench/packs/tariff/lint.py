@@ -11,11 +11,11 @@ from pydantic import ValidationError
 from pytest_packbench.model.authoring import Finding
 from pytest_packbench.model.result import TOLERANCE
 from pytest_packbench.model.suite import CONFIG_NAME
-from pytest_packbench.packs.tariff.checks.duty import TOLERANCE_PCT, same_rate
 from pytest_packbench.packs.tariff.edition import load_edition
 from pytest_packbench.packs.tariff.leaks import leaks
 from pytest_packbench.packs.tariff.model import CODE_LISTS
 from pytest_packbench.packs.tariff.notation import chapter, digits, dotted, is_under, line_of
+from pytest_packbench.packs.tariff.savings import RATE_TOLERANCE
 from pytest_packbench.packs.tariff.scoring import threshold_of
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from pytest_packbench.model.authoring import FiledCase, Severity
-    from pytest_packbench.packs.tariff.dossier import Classification, Proposal
+    from pytest_packbench.packs.tariff.answer import Classification, Proposal
     from pytest_packbench.packs.tariff.edition import Edition
     from pytest_packbench.packs.tariff.model import (
         ExpectedArticle,
@@ -350,7 +350,7 @@ def _target_problem(target: SavingTarget, expected: TariffExpected, edition: Edi
         return f"the schedule has {rate.text if rate else 'no rate'} for {target.code}, not a percentage of value"
     for code in expected.preferred_hts:
         base = edition.rate(digits(code))
-        if base is not None and base.pct is not None and base.pct - after < expected.savings.least - TOLERANCE_PCT:
+        if base is not None and base.pct is not None and base.pct - after < expected.savings.least - RATE_TOLERANCE:
             saved = f"{target.code} at {after:g} % saves {base.pct - after:g} percentage points against {code}"
             return f"{saved}; expected at least {expected.savings.least:g}"
     return ""
@@ -525,7 +525,7 @@ def _unknown_code(code: str, schedule: Schedule) -> str:
 
 def _final_proposal(linted: LintedCase) -> _FinalProposal | None:
     """Return the last proposal; None if there is none or it is invalid."""
-    from pytest_packbench.packs.tariff.dossier import Proposal
+    from pytest_packbench.packs.tariff.answer import Proposal
 
     cassette = linted.filed.cassette
     exchanges = [] if cassette is None else list(enumerate(cassette.exchanges))
@@ -603,7 +603,7 @@ def _baseline_rate(final: _FinalProposal, scope: str, baseline: Classification, 
 def _agree(left: float | None, right: float | None) -> bool:
     if left is None or right is None:
         return left is right
-    return same_rate(left, right)
+    return abs(left - right) <= RATE_TOLERANCE
 
 
 def _percent(value: float | None) -> str:

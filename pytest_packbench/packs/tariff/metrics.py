@@ -13,18 +13,18 @@ from typing import TYPE_CHECKING, Any, NamedTuple, get_args
 
 from pytest_packbench.model.errors import pluralize
 from pytest_packbench.model.suite import AUTHORED, Figure, Panel
-from pytest_packbench.packs.tariff.model import RefusalCategory
-from pytest_packbench.packs.tariff.notation import LEVELS, depth, digits, is_under, parse_code
-from pytest_packbench.packs.tariff.proof import prove_citations, prove_orders
-from pytest_packbench.packs.tariff.scoring import FORBIDDEN, matched_articles, scored_code
+from pytest_packbench.packs.tariff.citations import quotes_hold
+from pytest_packbench.packs.tariff.judged import DEPTHS, EXTRA
+from pytest_packbench.packs.tariff.model import FORBIDDEN_LEVEL, RefusalCategory
+from pytest_packbench.packs.tariff.notation import LEVELS, depth, digits, is_under
+from pytest_packbench.packs.tariff.scoring import order_of, stated_order
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-    from pytest_packbench.packs.tariff.articles import MatchedArticle, MatchedArticles
     from pytest_packbench.packs.tariff.edition import Edition
-    from pytest_packbench.packs.tariff.model import ExpectedArticle, TariffCase, TariffExpected, TariffSuiteConfig
-    from pytest_packbench.packs.tariff.outcome import TariffOutcome
+    from pytest_packbench.packs.tariff.judged import Judged
+    from pytest_packbench.packs.tariff.model import ExpectedArticle, TariffCase, TariffExpected
 
 KEY = "tariff"
 """The key of a record's `packbench` object for what the metrics need."""
@@ -37,6 +37,7 @@ OWN_GATES = ("citations", "order")
 """The gates of a target that the scorer checks."""
 _CHAPTER = re.compile(r"[0-9]{2}", re.ASCII)
 _CENTS = 100
+_DEPTH = "how deep the codes of answers agree"
 _ACCURACY, _REFUSALS, _DUTY = "codes", "refusals and pairs", f"duty at stake on goods worth {GOODS_VALUE:,} USD"
 _GATES, _CONFUSION = "the target's own gates", "confusion of chapters"
 
@@ -62,10 +63,32 @@ _SHARES: Mapping[str, _Kind] = {
         )
         for level in LEVELS
     },
+    "wrong_codes": _Kind(
+        "wrong code",
+        "Answers that are not right to all digits that their case expects, among the cases that expect an answer; a "
+        "refusal is none.",
+        _ACCURACY,
+        headline=True,
+    ),
+    "refused_unduly": _Kind(
+        "refused, undue",
+        "Refusals, among the cases that expect an answer: no code is given, and none is wrong.",
+        _ACCURACY,
+        headline=True,
+    ),
+    **{
+        f"agreement_{level}": _Kind(
+            f"agrees to {name}" if level else "agrees not even to the chapter",
+            f"Answers of which the first {level} digits are right, and no more, among the answers to cases that expect "
+            "one; the least of several articles counts.",
+            _DEPTH,
+        )
+        for level, name in DEPTHS.items()
+    },
     "invalid_codes": _Kind(
         "invalid codes",
-        "Answers with a code that is none by its form, or that is not in the schedule, among all answers with a code: "
-        "also those about several articles, and those that contradict themselves.",
+        "Answers with a code that is not in the schedule, among all answers with a code: also those about several "
+        "articles, and those that contradict themselves. A text that is no code is an answer that can't be read.",
         _ACCURACY,
         headline=True,
     ),
@@ -146,33 +169,22 @@ def _article(expected: ExpectedArticle, given: str | None) -> dict[str, str | No
     return {"code": given, "expected_code": _nearest(expected, given)}
 
 
-def answer_facts(
-    case: TariffCase, outcome: TariffOutcome, rules: TariffSuiteConfig, edition: Edition | None
-) -> dict[str, Any]:
-    """Return what a record keeps of an answer under `packbench.tariff`, beside the facts of its case, plain JSON.
-
-    Args:
-        case: the case.
-        outcome: the answer, which is no breakdown.
-        rules: the rules of the suite.
-        edition: the schedule of the suite; without one, there are no duties.
-    """
-    expected = case.expected
-    given = parse_code(scored_code(outcome, rules) or "") if outcome.accepted else None
+def answer_facts(judged: Judged) -> dict[str, Any]:
+    """Return what a record keeps of an answer under `packbench.tariff`, beside the facts of its case, plain JSON."""
+    expected, answer, edition = judged.expected, judged.answer, judged.edition
+    accepted = answer.status == "verified"
+    given = judged.scored.hts_code if accepted and judged.scored else None
     right = _nearest(expected, given) if expected.expected_accept else None
-    gates = own_gates(case, outcome, rules)
-    category = outcome.refusal_category
     known = None if given is None or right is None else duty_gap(given, right, edition)
     articles: list[dict[str, str | None]] = []
-    if expected.articles and outcome.accepted:
-        matched = matched_articles(expected, outcome, rules, edition)
-        articles = [_article(pair.expected, parse_code(_code_of(pair, matched) or "")) for pair in matched.pairs]
+    if expected.articles and accepted:
+        articles = _articles(judged)
         # an article too many has no expected code to be compared with
-        is_extra = bool(matched.extra) and all(pair.answer for pair in matched.pairs)
+        is_extra = any(match.level == EXTRA for match in judged.matches)
         known = None if is_extra else _mean_gap(articles, edition)
+    gates = own_gates(judged)
     return {
-        # another word is none of ours, and may be any text
-        "category": category if category in CATEGORIES else None,
+        "category": answer.refusal.category if answer.status == "refused" and answer.refusal else None,
         "code": given,
         "expected_code": right,
         # in the place of those of the case
@@ -183,12 +195,14 @@ def answer_facts(
     }
 
 
-def _code_of(pair: MatchedArticle, matched: MatchedArticles) -> str | None:
-    """Return the code for an article; the one that is missing is taken for the one that matches none."""
-    if pair.answer is not None:
-        return pair.answer.code
-    missing = sum(each.answer is None for each in matched.pairs)
-    return matched.extra[0][0].code if missing == len(matched.extra) == 1 else None
+def _articles(judged: Judged) -> list[dict[str, str | None]]:
+    """Return the code for each article; where one is missing and one matches none, that one is taken for it."""
+    used = {pair.number for pair in judged.pairs if pair.match.points}
+    listed = [item.baseline.hts_code for item in judged.answer.dossier.articles]
+    others = [code for number, code in enumerate(listed) if number not in used]
+    missing = [pair for pair in judged.pairs if not pair.match.points]
+    taken = others[0] if len(others) == len(missing) == 1 else None
+    return [_article(pair.expected, pair.match.code if pair.match.points else taken) for pair in judged.pairs]
 
 
 def _mean_gap(articles: Sequence[Mapping[str, str | None]], edition: Edition | None) -> float | None:
@@ -199,15 +213,16 @@ def _mean_gap(articles: Sequence[Mapping[str, str | None]], edition: Edition | N
     return round(sum(known) / len(gaps), 2) + 0.0 if gaps and len(known) == len(gaps) else None
 
 
-def is_valid(outcome: TariffOutcome, edition: Edition | None) -> bool | None:
-    """Return whether each code that an answer gives is one, and in the schedule if there is any; None without a code.
+def is_valid(judged: Judged) -> bool | None:
+    """Return whether each code that an answer gives is in the schedule, if there is any; None without a code.
 
     The codes of an answer that contradicts itself count as well: else a contradiction would hide them.
     """
-    codes = [parse_code(code) for code in outcome.given_codes]
+    codes = [part.hts_code for part in judged.answer.dossier.baselines]
+    codes += [best.hts_code] if (best := judged.answer.dossier.optimized) else []
     if not codes:
         return None
-    return all(code is not None and (edition is None or edition.existing(code) == code) for code in codes)
+    return all(judged.edition is None or judged.edition.existing(code) == code for code in codes)
 
 
 def _nearest(expected: TariffExpected | ExpectedArticle, given: str | None) -> str | None:
@@ -244,24 +259,21 @@ def duty_gap(given: str, right: str, edition: Edition | None) -> float | None:
     return 0.0 if rate.text == expected.text and any(char.isdigit() for char in rate.text) else None
 
 
-def own_gates(case: TariffCase, outcome: TariffOutcome, rules: TariffSuiteConfig) -> dict[str, dict[str, bool]]:
+def own_gates(judged: Judged) -> dict[str, dict[str, bool]]:
     """Return what the target's own gates say of an answer, beside what the scorer computes.
 
     Returns:
         For `citations` and `order`, whether they are right by the `target` and by the `scorer`; a gate is missing where
         one of them does not say.
     """
-    citations = prove_citations(
-        outcome.citations, case.input.evidence, case.expected, only_request=rules.cited_sources == "request"
-    ).ok
-    violations = prove_orders(outcome, by_article=bool(case.expected.articles))
-    judged = {
-        "citations": (outcome.citations_ok, citations),
-        "order": (outcome.sequence_ok, None if violations is None else not violations),
+    stated, faults = judged.answer.citation_gate_result, order_of(judged.answer)
+    said = {
+        "citations": (stated.ok if stated else None, quotes_hold(judged)),
+        "order": (stated_order(judged.answer), None if faults is None else not faults),
     }
     return {
         name: {"target": target, "scorer": scorer}
-        for name, (target, scorer) in judged.items()
+        for name, (target, scorer) in said.items()
         if target is not None and scorer is not None
     }
 
@@ -392,6 +404,16 @@ def _figures_of(sums: _Sums, *, of: str, is_sample: bool) -> Iterator[Figure]:
             headline=headline,
             note=sums.note(name, total),
         )
+    if sums.scores:
+        yield Figure(
+            name="mean score of answers",
+            definition="The mean score of the answers to cases that expect one, refusals left out.",
+            number=round(math.fsum(sums.scores) / len(sums.scores), 3),
+            unit="points",
+            note=f"over {pluralize(len(sums.scores), 'answer')}",
+            group=f"{_ACCURACY}{of}",
+            headline=True,
+        )
     yield from _amounts(sums, of)
     yield from _confusions(sums.confusion, of)
 
@@ -436,6 +458,7 @@ class _Sums:
     def __init__(self) -> None:
         self.clusters: dict[str, Counter[tuple[str, bool]]] = {}
         self.cents: Counter[bool] = Counter()
+        self.scores: list[float] = []
         self.confusion: Counter[tuple[str, str]] = Counter()
         self.halves: dict[tuple[str, int], dict[bool, bool]] = {}
         self._cluster_of_pair: dict[str, str] = {}
@@ -453,6 +476,7 @@ class _Sums:
             hits += _codes(extra, refused=refused)
         if not due and not refused:
             hits += self._duty(facts)
+            self.scores += [extra["score"]] if isinstance(extra.get("score"), float) else []
         sums = self.clusters.setdefault(cluster, Counter())
         sums.update((name, bool(hit)) for name, hit in hits)
         if not due:
@@ -512,10 +536,14 @@ def _chapters(extra: Mapping[str, Any], facts: Mapping[str, Any], *, refused: bo
 def _codes(extra: Mapping[str, Any], *, refused: bool) -> Iterator[tuple[str, bool]]:
     agreed = _count(extra.get("match_depth"))
     yield from ((f"accuracy_{level}", not refused and agreed >= level) for level in LEVELS)
+    yield "refused_unduly", refused
+    yield "wrong_codes", not refused and agreed < LEVELS[-1]
+    if not refused and type(extra.get("match_depth")) is int:
+        yield from ((f"agreement_{level}", agreed == level) for level in DEPTHS)
     if not refused and isinstance(extra.get("valid"), bool):
         terms = extra.get("terms")
         names = [_object(term).get("name") for term in terms] if isinstance(terms, list) else []
-        yield "forbidden_codes", FORBIDDEN in names
+        yield "forbidden_codes", FORBIDDEN_LEVEL in names
 
 
 def _refusals(facts: Mapping[str, Any], *, due: bool, refused: bool) -> Iterator[tuple[str, bool]]:
