@@ -13,17 +13,17 @@ from collections import Counter, defaultdict
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
+from benchmarks.schedule import Schedule
 from pytest_packbench.model.request import without_model
 from pytest_packbench.packs.tariff.model import TariffInput
 from pytest_packbench.packs.tariff.notation import dotted
-from pytest_packbench.packs.tariff.schedule import Schedule
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
     from pathlib import Path
 
+    from benchmarks.schedule import TariffLine
     from pytest_packbench.model.request import VerifyContext, VerifyRequest
-    from pytest_packbench.packs.tariff.schedule import TariffLine
 
 FILE = "hts"
 """The name under which the target expects the schedule's file: ini `packbench_hts`, environment `PACKBENCH_HTS`."""
