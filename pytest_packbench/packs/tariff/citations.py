@@ -6,11 +6,12 @@ import re
 from typing import TYPE_CHECKING
 
 from pytest_packbench.model.errors import fold, format_value, single_spaced
-from pytest_packbench.model.result import Term
+from pytest_packbench.packs.tariff.judged import note, zero
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
+    from pytest_packbench.model.result import Term
     from pytest_packbench.packs.tariff.answer import Citation
     from pytest_packbench.packs.tariff.judged import Judged
 
@@ -32,9 +33,9 @@ def citations(case: Judged) -> Iterator[Term]:
         faults = ["the pipeline's own check of citations failed"]
     if faults:
         more = f", and {len(faults) - 1} more" if len(faults) > 1 else ""
-        yield Term(name="citations_invalid", effect="zero", detail=f"{faults[0]}{more}")
+        yield zero("citations_invalid", f"{faults[0]}{more}")
     if not faults and (count := len(_looked_up(case))):
-        yield Term(name="citations", effect="note", detail=f"{count} looked up in their documents")
+        yield note("citations", f"{count} looked up in their documents")
     yield from document_faults(case)
 
 
@@ -59,10 +60,10 @@ def document_faults(case: Judged) -> Iterator[Term]:
     for source in case.expected.must_cite or ():
         if source not in quoted:
             detail = f"no quote of at least {MIN_QUOTE} characters from {format_value(source)}"
-            yield Term(name="citation_missing", effect="zero", detail=detail)
+            yield zero("citation_missing", detail)
     for source in case.expected.must_not_cite or ():
         if source in {each.source_id for each in cited}:
-            yield Term(name="citation_forbidden", effect="zero", detail=f"cites {format_value(source)}")
+            yield zero("citation_forbidden", f"cites {format_value(source)}")
 
 
 def quotes_hold(case: Judged) -> bool | None:

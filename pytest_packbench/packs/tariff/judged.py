@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple
 
+from pytest_packbench.model.result import Term
 from pytest_packbench.packs.tariff.edition import describe_unlisted
 from pytest_packbench.packs.tariff.notation import depth, digits, dotted, is_under
 
@@ -209,6 +210,21 @@ class Judged:
         for code, prefix in dict.fromkeys((code, prefix) for code, prefixes in checked for prefix in prefixes):
             if is_under(code, prefix):
                 yield f"{dotted(code)} is under the forbidden code {prefix}"
+
+
+def add(name: str, points: float, detail: str = "") -> Term:
+    """Return a term that adds points."""
+    return Term(name=name, value=points, detail=detail)
+
+
+def zero(name: str, detail: str) -> Term:
+    """Return a hard fail: the score is exactly 0."""
+    return Term(name=name, effect="zero", detail=detail)
+
+
+def note(name: str, detail: str) -> Term:
+    """Return a remark that does not change the score."""
+    return Term(name=name, effect="note", detail=detail)
 
 
 def depth_of(preferred: Iterable[str], code: str) -> int:

@@ -10,12 +10,14 @@ import re
 from typing import TYPE_CHECKING
 
 from pytest_packbench.model.errors import format_value, pluralize
-from pytest_packbench.model.result import TOLERANCE, Term
+from pytest_packbench.model.result import TOLERANCE
+from pytest_packbench.packs.tariff.judged import add, note, zero
 from pytest_packbench.packs.tariff.notation import dotted, is_under, line_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from pytest_packbench.model.result import Term
     from pytest_packbench.packs.tariff.answer import Classification, Optimized, WhatIf
     from pytest_packbench.packs.tariff.edition import GeneralRate
     from pytest_packbench.packs.tariff.judged import Judged
@@ -35,10 +37,6 @@ _AD_VALOREM = re.compile(r"(\d+(?:\.\d+)?)\s*%")
 _SEVERAL = 2
 
 
-def _zero(name: str, detail: str) -> Term:
-    return Term(name=name, effect="zero", detail=detail)
-
-
 def _same(left: float, right: float) -> bool:
     return abs(left - right) <= RATE_TOLERANCE
 
@@ -52,20 +50,15 @@ def duty(case: Judged) -> Iterator[Term]:
         rates = [] if total is None or scored is None else [total, total - scored.duty_breakdown.added]
         if not any(abs(rate - wanted) <= TOTAL_TOLERANCE for rate in rates):
             said = "no rate for the scored code" if total is None else f"{total:g} %"
-            yield _zero("duty_total_rate", f"{said}, expected {wanted:g} % and any additional duties listed")
+            yield zero("duty_total_rate", f"{said}, expected {wanted:g} % and any additional duties listed")
     if expected.expected_duty_delta_direction not in {None, direction_of(delta)}:
         said = direction_of(delta) or "not computable"
-        yield _zero("duty_delta_direction", f"{said}, expected {expected.expected_duty_delta_direction}")
+        yield zero("duty_delta_direction", f"{said}, expected {expected.expected_duty_delta_direction}")
     if expected.duty_delta_range is not None:
         low, high = expected.duty_delta_range
         is_within = delta is None or low - TOLERANCE <= delta <= high + TOLERANCE
         said = "not computable" if delta is None else f"{delta:+g} percentage points, expected {low:g} to {high:g}"
-        yield Term(
-            name="duty_delta",
-            effect="note" if is_within else "add",
-            value=0.0 if is_within else case.rules.scoring.duty_delta,
-            detail=said,
-        )
+        yield note("duty_delta", said) if is_within else add("duty_delta", case.rules.scoring.duty_delta, said)
 
 
 def duty_delta(case: Judged) -> float | None:
@@ -93,9 +86,9 @@ def base_rate(case: Judged) -> Iterator[Term]:
     for part in case.answer.dossier.baselines if case.is_right else ():
         for fault in list(rate_faults(case, part))[:1]:
             if case.expected.savings is None:
-                yield Term(name="base_rate", value=case.rules.scoring.base_rate, detail=fault)
+                yield add("base_rate", case.rules.scoring.base_rate, fault)
                 return
-            yield _zero("base_rate", fault)
+            yield zero("base_rate", fault)
 
 
 def rate_faults(case: Judged, part: Classification) -> Iterator[str]:
@@ -164,7 +157,7 @@ def no_savings(case: Judged) -> Iterator[Term]:
             if rate is not None and least is not None and not is_listed and rate < least - RATE_TOLERANCE:
                 found.append(f"a rate of {rate:g} % for {dotted(part.hts_code)}, which pays {least:g} %")
     if found:
-        yield _zero("no_savings_violation", "; ".join(found[:_SEVERAL]))
+        yield zero("no_savings_violation", "; ".join(found[:_SEVERAL]))
 
 
 def what_ifs(case: Judged) -> Iterator[Term]:
@@ -175,19 +168,19 @@ def what_ifs(case: Judged) -> Iterator[Term]:
         named, delta = f"the what-if {format_value(each.id)}", case.delta(each)
         if each.estimated_duty_delta < 0 or (delta or 0.0) < 0 or each is case.answer.dossier.chosen:
             if not each.is_lawful:
-                yield _zero("savings_lever", f"{named} changes only the {each.kind}, not the goods")
+                yield zero("savings_lever", f"{named} changes only the {each.kind}, not the goods")
             elif each.change not in listed:
                 known = ", ".join(sorted(listed)) or "none"
-                yield _zero(
+                yield zero(
                     "savings_lever", f"{named}: {format_value(each.change)} is no change of the request ({known})"
                 )
             elif targets and not case.target(each):
                 reached = any(target.change == each.change for target in targets)
                 detail = f"{named}: the change {each.change} does not lead to {dotted(each.expected_hts)}"
-                yield _zero("savings_target" if reached else "savings_lever", detail)
+                yield zero("savings_target" if reached else "savings_lever", detail)
         if delta is not None and not is_estimate_of(each.estimated_duty_delta, delta):
             said = f"{each.estimated_duty_delta:+g} percentage points, by the schedule {delta:+g}"
-            yield _zero("optimized_rate", f"{named}: {said}")
+            yield zero("optimized_rate", f"{named}: {said}")
 
 
 def is_estimate_of(stated: float, delta: float) -> bool:
@@ -201,15 +194,15 @@ def saving(case: Judged) -> Iterator[Term]:
     best = dossier.optimized
     if best is None:
         if asked:
-            yield _zero("savings_target", f"no optimised code; expected one under {_targets(asked)}")
+            yield zero("savings_target", f"no optimised code; expected one under {_targets(asked)}")
     elif case.judges_changes:
         code, chosen = dotted(best.hts_code), dossier.chosen
         if chosen is None or line_of(chosen.expected_hts) != line_of(best.hts_code):
-            yield _zero("savings_lever", f"no what-if {format_value(best.what_if_id)} leads to {code}")
+            yield zero("savings_lever", f"no what-if {format_value(best.what_if_id)} leads to {code}")
         if case.edition and case.edition.existing(best.hts_code) != best.hts_code:
-            yield _zero("savings_target", f"{code} is not in the schedule")
+            yield zero("savings_target", f"{code} is not in the schedule")
         elif asked and not any(is_under(best.hts_code, each.code) for each in asked.targets):
-            yield _zero(
+            yield zero(
                 "savings_target", f"no change of the goods leads to {code}; expected a code under {_targets(asked)}"
             )
         elif chosen is not None:
@@ -223,7 +216,7 @@ def _optimized_rate(case: Judged, best: Optimized, chosen: WhatIf) -> Iterator[T
     shown = f"the rate of {dotted(best.hts_code)}"
     if listed is None:
         if general is not None and general.pct is None and best.total is not None:
-            yield from (_zero("optimized_rate", fault) for fault in _against(general, best.total, shown))
+            yield from (zero("optimized_rate", fault) for fault in _against(general, best.total, shown))
         return
     added = max(best.duty_breakdown.added, baseline.duty_breakdown.added if baseline else 0.0)
     stated = [rate for rate in (best.total, best.duty_rate_pct) if rate is not None]
@@ -231,17 +224,17 @@ def _optimized_rate(case: Judged, best: Optimized, chosen: WhatIf) -> Iterator[T
     is_true = all(listed - RATE_TOLERANCE <= rate <= listed + added + RATE_TOLERANCE for rate in stated)
     if not stated or not is_true or (base is not None and not _same(base, listed)):
         said = f"{stated[0]:g} %" if stated else "not stated"
-        yield _zero("optimized_rate", f"{shown} is {said}; the schedule has {listed:g} %")
+        yield zero("optimized_rate", f"{shown} is {said}; the schedule has {listed:g} %")
 
 
 def _size(case: Judged, asked: Savings, chosen: WhatIf) -> Iterator[Term]:
     by_schedule = case.delta(chosen)
     delta = duty_delta(case) if by_schedule is None else by_schedule
     if delta is None:
-        yield Term(name="savings_size", effect="note", detail="not computable: a rate is missing or not ad valorem")
+        yield note("savings_size", "not computable: a rate is missing or not ad valorem")
         return
     detail = f"saves {-delta:g} percentage points, expected at least {asked.least:g}"
-    yield Term(name="savings_size", effect="zero" if -delta < asked.least - RATE_TOLERANCE else "note", detail=detail)
+    yield (zero if -delta < asked.least - RATE_TOLERANCE else note)("savings_size", detail)
 
 
 def _targets(asked: Savings) -> str:
@@ -257,12 +250,12 @@ def levers(case: Judged) -> Iterator[Term]:
     least = max(expected.min_lever_steps or 0, _SEVERAL if expected.expected_best_is_multi_step else 0)
     counted = pluralize(len(found), "savings lever")
     if expected.lever_found_expected and not found:
-        yield _zero("lever_missing", f"{counted}, expected at least 1")
+        yield zero("lever_missing", f"{counted}, expected at least 1")
     elif expected.lever_found_expected is False and offered:
-        yield _zero("unexpected_lever", f"{pluralize(len(offered), 'savings lever')}, expected none")
+        yield zero("unexpected_lever", f"{pluralize(len(offered), 'savings lever')}, expected none")
     if len(found) < (expected.lever_count_min or 0):
-        yield _zero("lever_count", f"{counted}, expected at least {expected.lever_count_min}")
+        yield zero("lever_count", f"{counted}, expected at least {expected.lever_count_min}")
     if expected.lever_compliance_ok and not all(each.steps and each.required_evidence for each in found):
-        yield _zero("lever_compliance", "a savings lever has no steps, or nothing that would prove it")
+        yield zero("lever_compliance", "a savings lever has no steps, or nothing that would prove it")
     if steps < least:
-        yield _zero("lever_steps", f"{pluralize(steps, 'step')} in the best lever, expected at least {least}")
+        yield zero("lever_steps", f"{pluralize(steps, 'step')} in the best lever, expected at least {least}")

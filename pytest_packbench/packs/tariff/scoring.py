@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from pytest_packbench.model.result import Score, Term, judged
 from pytest_packbench.packs.tariff.citations import citations, document_faults, quotes_hold
-from pytest_packbench.packs.tariff.judged import EXTRA, NO_MATCH, Judged
+from pytest_packbench.packs.tariff.judged import EXTRA, NO_MATCH, Judged, add, note, zero
 from pytest_packbench.packs.tariff.model import FORBIDDEN_LEVEL
 from pytest_packbench.packs.tariff.notation import BESIDE, WIDTHS, dotted, is_under
 from pytest_packbench.packs.tariff.order import order_faults
@@ -36,26 +36,22 @@ _MOST_ARTICLES = 20
 _DECIMALS = 9
 
 
-def _zero(name: str, detail: str) -> Term:
-    return Term(name=name, effect="zero", detail=detail)
-
-
 def contradictory_decision(case: Judged) -> Iterator[Term]:
     """An answer beside a refusal, a refusal that recommends something, or codes in the place of other goods."""
     answer, dossier = case.answer, case.answer.dossier
     if answer.reading.recommended:
-        yield _zero(
+        yield zero(
             CONTRADICTORY,
             f"refused, and {answer.reading.recommended} of its dossier recommends a code, a rate or a saving",
         )
     if answer.status != "verified":
         return
     if answer.refusal is not None:
-        yield _zero(CONTRADICTORY, "verified, and it has a refusal")
+        yield zero(CONTRADICTORY, "verified, and it has a refusal")
     if dossier.articles and not case.expected.articles:
-        yield _zero(CONTRADICTORY, "codes of several articles, and one code is asked for")
+        yield zero(CONTRADICTORY, "codes of several articles, and one code is asked for")
     if case.expected.articles and (dossier.baseline or dossier.optimized):
-        yield _zero(CONTRADICTORY, "a code outside of the articles, and one is asked for each of them")
+        yield zero(CONTRADICTORY, "a code outside of the articles, and one is asked for each of them")
 
 
 def refusal(case: Judged) -> Iterator[Term]:
@@ -64,17 +60,17 @@ def refusal(case: Judged) -> Iterator[Term]:
     wanted, given = case.expected.expected_refusal_category, case.answer.refusal and case.answer.refusal.category
     said = given or "no category"
     if refused and not due:
-        yield _zero("unexpected_refusal", f"refusal ({said}), expected an answer")
+        yield zero("unexpected_refusal", f"refusal ({said}), expected an answer")
     elif due and not refused:
         codes = ", ".join(map(dotted, case.answer.codes[:_MAX_SHOWN])) or "no code"
-        yield _zero("unexpected_acceptance", f"answer ({codes}), expected a refusal")
+        yield zero("unexpected_acceptance", f"answer ({codes}), expected a refusal")
     elif due and wanted in {None, given}:
-        yield Term(name="refusal", value=1.0, detail=said)
+        yield add("refusal", 1.0, said)
     elif due:
         points = case.rules.scoring.wrong_refusal_category
-        yield Term(name="refusal_category_mismatch", value=points, detail=f"{said}, expected {wanted}")
+        yield add("refusal_category_mismatch", points, f"{said}, expected {wanted}")
     for fault in islice(case.answer.reading.faults, _MAX_SHOWN):
-        yield Term(name="form", effect="note", detail=f"beside the refusal, not read: {fault}")
+        yield note("form", f"beside the refusal, not read: {fault}")
 
 
 def code(case: Judged) -> Iterator[Term]:
@@ -86,11 +82,11 @@ def code(case: Judged) -> Iterator[Term]:
         if articles:
             name = "article_extra" if match.level == EXTRA else "article_match" if match.points else "article_missing"
         article = names[index] if index < len(names) else ""
-        yield Term(name=name, value=match.points / len(matches), detail=f"{article}{match.detail}")
+        yield add(name, match.points / len(matches), f"{article}{match.detail}")
     if (hidden := len(matches) - len(names) - _MOST_ARTICLES) > 0:
-        yield Term(name="article_extra", detail=f"{hidden} more are of no article of the case")
+        yield add("article_extra", 0.0, f"{hidden} more are of no article of the case")
     for match in islice((match for match in matches if match.invalid), _MAX_SHOWN):
-        yield Term(name="invalid_code", effect="note", detail=match.invalid)
+        yield note("invalid_code", match.invalid)
 
 
 def process_bonus(case: Judged) -> Iterator[Term]:
@@ -106,11 +102,11 @@ def process_bonus(case: Judged) -> Iterator[Term]:
     ran = [name for name, ok in gates.items() if ok is not None]
     matches = case.is_right if case.expected.articles else case.matches[0].level != NO_MATCH
     if matches and ran and not failed:
-        yield Term(name="process_bonus", value=case.rules.scoring.bonus, detail=f"passed gates: {', '.join(ran)}")
+        yield add("process_bonus", case.rules.scoring.bonus, f"passed gates: {', '.join(ran)}")
     else:
         unmatched = "not every article matches" if case.expected.articles else "no match"
         why = unmatched if not matches else f"failed gates: {', '.join(failed)}" if failed else "no critical gate ran"
-        yield Term(name="process_bonus", effect="note", detail=f"no bonus: {why}")
+        yield note("process_bonus", f"no bonus: {why}")
 
 
 def gri_sequence(case: Judged) -> Iterator[Term]:
@@ -123,9 +119,9 @@ def gri_sequence(case: Judged) -> Iterator[Term]:
         detail = "rules out of order: the pipeline reports it"
     else:
         detail = "rules in order" if faults is not None else "not assessed: no steps"
-        yield Term(name="gri_sequence", effect="note", detail=detail)
+        yield note("gri_sequence", detail)
         return
-    yield Term(name="gri_sequence", value=case.rules.scoring.gri_sequence, detail=detail)
+    yield add("gri_sequence", case.rules.scoring.gri_sequence, detail)
 
 
 def order_of(answer: TariffAnswer) -> list[str] | None:
@@ -143,7 +139,7 @@ def stated_order(answer: TariffAnswer) -> bool | None:
 
 def forbidden_code(case: Judged) -> Iterator[Term]:
     """A code under one of `must_not_hts`, in any place of the answer that has a code: the score is 0."""
-    yield from (_zero(FORBIDDEN_LEVEL, found) for found in islice(case.forbidden(), _MAX_SHOWN))
+    yield from (zero(FORBIDDEN_LEVEL, found) for found in islice(case.forbidden(), _MAX_SHOWN))
 
 
 def deciding_rule(case: Judged) -> Iterator[Term]:
@@ -154,9 +150,9 @@ def deciding_rule(case: Judged) -> Iterator[Term]:
     fault = _rule_fault(wanted, steps, case.scored.hts_code if case.scored and case.is_right else "")
     if fault:
         detail = f"{fault}; expected rule {wanted}"
-        yield Term(name="deciding_rule", value=case.rules.scoring.deciding_rule, detail=detail)
+        yield add("deciding_rule", case.rules.scoring.deciding_rule, detail)
     else:
-        yield Term(name="deciding_rule", effect="note", detail=f"rule {wanted} decides, as expected")
+        yield note("deciding_rule", f"rule {wanted} decides, as expected")
 
 
 def _rule_fault(wanted: str, steps: Sequence[Step], right_code: str) -> str:
@@ -216,7 +212,7 @@ def terms(case: Judged) -> Iterator[Term]:
     else:
         yield from citations(case)
     for place in case.answer.reading.ignored:
-        yield Term(name="unknown_key", effect="note", detail=f"{place} is not read (unknown_keys: ignore)")
+        yield note("unknown_key", f"{place} is not read (unknown_keys: ignore)")
 
 
 def score(case: TariffCase, answer: TariffAnswer, rules: TariffSuiteConfig, edition: Edition | None = None) -> Score:
