@@ -65,8 +65,8 @@ _SHARES: Mapping[str, _Kind] = {
     },
     "wrong_codes": _Kind(
         "wrong code",
-        "Answers that are not right to all digits that their case expects, among the cases that expect an answer; a "
-        "refusal is none.",
+        "Answers that are not right to all digits that their case expects, among the cases that expect an answer. A "
+        "refusal is none; an answer that can't be read is one.",
         _ACCURACY,
         headline=True,
     ),
@@ -79,8 +79,8 @@ _SHARES: Mapping[str, _Kind] = {
     **{
         f"agreement_{level}": _Kind(
             f"agrees to {name}" if level else "agrees not even to the chapter",
-            f"Answers of which the first {level} digits are right, and no more, among the answers to cases that expect "
-            "one; the least of several articles counts.",
+            f"Answers whose code is right to {f'{level} digits and no further' if level else 'no digit'}, among the "
+            "answers to cases that expect one; the least of several articles counts.",
             _DEPTH,
         )
         for level, name in DEPTHS.items()
@@ -376,8 +376,8 @@ class _Codes:
         if self._answers:
             yield Panel(
                 title=f"Invalid codes{of}",
-                intro=f"{len(self._invalid)} of {pluralize(self._answers, 'answer')} with a code have one without the "
-                "form of a code, or one that is not in the schedule.",
+                intro=f"{len(self._invalid)} of {pluralize(self._answers, 'answer')} with a code have one that is not "
+                "in the schedule.",
                 head=("case", "code"),
                 rows=tuple(sorted(self._invalid)),
             )
@@ -409,7 +409,6 @@ def _figures_of(sums: _Sums, *, of: str, is_sample: bool) -> Iterator[Figure]:
             name="mean score of answers",
             definition="The mean score of the answers to cases that expect one, refusals left out.",
             number=round(math.fsum(sums.scores) / len(sums.scores), 3),
-            unit="points",
             note=f"over {pluralize(len(sums.scores), 'answer')}",
             group=f"{_ACCURACY}{of}",
             headline=True,

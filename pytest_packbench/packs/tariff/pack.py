@@ -253,7 +253,7 @@ def _answer(answer: TariffAnswer) -> str | None:
     """Describe the codes of an answer in one line; None without any."""
     dossier = answer.dossier
     if dossier.articles:
-        shown = [f"{each.article}: {dotted(each.baseline.hts_code)}" for each in dossier.articles[:_MAX_SHOWN]]
+        shown = [f'"{each.article}": {dotted(each.baseline.hts_code)}' for each in dossier.articles[:_MAX_SHOWN]]
         hidden = len(dossier.articles) - len(shown)
         return "; ".join([*shown, *([f"and {hidden} more"] if hidden else [])])
     # the suite decides which of the two is scored, so tables show both

@@ -198,6 +198,9 @@ def _document(iterations: Sequence[Iteration]) -> dict[str, Any]:
         # what an earlier proposal recommends is not given beside a refusal
         hidden = _DECISION if last.status == "verified" else {*_DECISION, *_OF_A_CODE}
         dossier = reported.proposal.model_dump(mode="json", exclude=set(hidden), exclude_defaults=True)
+        if order := reported.found("gri_sequence"):
+            for part in (dossier, *dossier.get("articles", ())):
+                part.get("gri_trace", {})["sequence_ok"] = order["ok"]
     return {
         "status": "verified" if last.status == "verified" else "refused",
         "refusal": _refusal(iterations),
