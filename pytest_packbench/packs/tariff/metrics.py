@@ -288,13 +288,10 @@ def figures(records: Iterable[Mapping[str, Any]]) -> list[Figure]:
         The figures of each model, and those of the authored answers, which have no interval. What no record knows of
         is left out, so that a figure of 0 was measured.
     """
-    answers: dict[_Answerer, _Sums] = {}
-    for record in records:
-        answers.setdefault(_answerer(record), _Sums()).add(record)
     return [
         figure
-        for who, sums in sorted(answers.items())
-        for figure in _figures_of(sums, of=who.suffix if len(answers) > 1 else "", is_sample=who.backend != AUTHORED)
+        for who, of, sums in _answerers(records)
+        for figure in _figures_of(sums, of=of, is_sample=who.backend != AUTHORED)
     ]
 
 
@@ -304,14 +301,7 @@ def panels(records: Iterable[Mapping[str, Any]]) -> list[Panel]:
     Args:
         records: its wire records as plain JSON; iterated once.
     """
-    answers: dict[_Answerer, _Codes] = {}
-    for record in records:
-        answers.setdefault(_answerer(record), _Codes()).add(record)
-    return [
-        panel
-        for who, codes in sorted(answers.items())
-        for panel in codes.panels(who.suffix if len(answers) > 1 else "")
-    ]
+    return [panel for _, of, sums in _answerers(records) for panel in _panels_of(sums, of)]
 
 
 class _Answerer(NamedTuple):
@@ -320,67 +310,48 @@ class _Answerer(NamedTuple):
     backend: str
     model: str
 
-    @property
-    def suffix(self) -> str:
-        """What the titles of its figures end with, beside those of others."""
-        return f": {' / '.join(filter(None, self)) or 'not known'}"
+
+def _answerers(records: Iterable[Mapping[str, Any]]) -> Iterator[tuple[_Answerer, str, _Sums]]:
+    """Yield the sums of each answerer, with what the titles of its figures end with beside those of others."""
+    answers: dict[_Answerer, _Sums] = {}
+    for record in records:
+        backend = _text(record.get("llm_backend"))
+        # whoever wrote them, authored answers are counted together
+        who = _Answerer(backend, "" if backend == AUTHORED else _text(record.get("llm_model")))
+        answers.setdefault(who, _Sums()).add(record)
+    for who, sums in sorted(answers.items(), key=lambda item: item[0]):
+        yield who, f": {' / '.join(filter(None, who)) or 'not known'}" if len(answers) > 1 else "", sums
 
 
-def _answerer(record: Mapping[str, Any]) -> _Answerer:
-    backend = _text(record.get("llm_backend"))
-    # whoever wrote them, authored answers are counted together
-    return _Answerer(backend, "" if backend == AUTHORED else _text(record.get("llm_model")))
-
-
-class _Codes:
-    """The codes of one model, or of the authored answers, against the expected ones."""
-
-    def __init__(self) -> None:
-        self._confusion: Counter[tuple[str, str]] = Counter()
-        self._invalid: list[tuple[str, str]] = []
-        self._answers = self._due = 0
-
-    def add(self, record: Mapping[str, Any]) -> None:
-        extra = _object(record.get("packbench"))
-        if record.get("expected") != "refuse":
-            refused = record.get("agent_decision") == "refuse"
-            chapters = list(_chapters(extra, _object(extra.get(KEY)), refused=refused))
-            self._confusion.update(chapters)
-            self._due += bool(chapters)
-        valid = extra.get("valid")
-        self._answers += isinstance(valid, bool)
-        if valid is False:
-            answer = _text(_object(extra.get(KEY)).get("code")) or _text(extra.get("answer")) or "no code"
-            self._invalid.append((_text(record.get("test_id")), answer))
-
-    def panels(self, of: str) -> Iterator[Panel]:
-        total = self._confusion.total()
-        wrong = {pair for pair in self._confusion if pair[0] != pair[1]}
-        if total:
-            shown = sorted({expected for expected, _ in wrong})
-            # a column that is 0 in each row says nothing
-            given = {given for expected, given in self._confusion if expected in shown}
-            named = sorted(given, key=lambda name: (not name.isdigit(), name))
-            # an answer may be due several articles
-            due = pluralize(self._due, "answer")
-            counted = f"{total} articles due in {due}" if total != self._due else f"{due} due in a chapter"
-            right = sum(count for (expected, given), count in self._confusion.items() if expected == given)
-            yield Panel(
-                title=f"Confusion by chapter{of}",
-                intro=f"{right} of {counted} are in the expected {'chapter' if total != self._due else 'one'}"
-                + ("; only chapters with another answer are shown." if wrong else "."),
-                head=("expected", *named) if wrong else (),
-                rows=tuple((expected, *(self._confusion[expected, given] for given in named)) for expected in shown),
-                matrix=True,
-            )
-        if self._answers:
-            yield Panel(
-                title=f"Invalid codes{of}",
-                intro=f"{len(self._invalid)} of {pluralize(self._answers, 'answer')} with a code have one that is not "
-                "in the schedule.",
-                head=("case", "code"),
-                rows=tuple(sorted(self._invalid)),
-            )
+def _panels_of(sums: _Sums, of: str) -> Iterator[Panel]:
+    confusion = sums.confusion
+    total = confusion.total()
+    wrong = {pair for pair in confusion if pair[0] != pair[1]}
+    if total:
+        shown = sorted({expected for expected, _ in wrong})
+        # a column that is 0 in each row says nothing
+        given = {given for expected, given in confusion if expected in shown}
+        named = sorted(given, key=lambda name: (not name.isdigit(), name))
+        # an answer may be due several articles
+        due = pluralize(sums.due, "answer")
+        counted = f"{total} articles due in {due}" if total != sums.due else f"{due} due in a chapter"
+        right = sum(count for (expected, given), count in confusion.items() if expected == given)
+        yield Panel(
+            title=f"Confusion by chapter{of}",
+            intro=f"{right} of {counted} are in the expected {'chapter' if total != sums.due else 'one'}"
+            + ("; only chapters with another answer are shown." if wrong else "."),
+            head=("expected", *named) if wrong else (),
+            rows=tuple((expected, *(confusion[expected, given] for given in named)) for expected in shown),
+            matrix=True,
+        )
+    if with_code := sum(size for _, size in sums.shares("invalid_codes")):
+        yield Panel(
+            title=f"Invalid codes{of}",
+            intro=f"{len(sums.invalid)} of {pluralize(with_code, 'answer')} with a code have one that is not in the "
+            "schedule.",
+            head=("case", "code"),
+            rows=tuple(sorted(sums.invalid)),
+        )
 
 
 def _figures_of(sums: _Sums, *, of: str, is_sample: bool) -> Iterator[Figure]:
@@ -459,6 +430,8 @@ class _Sums:
         self.cents: Counter[bool] = Counter()
         self.scores: list[float] = []
         self.confusion: Counter[tuple[str, str]] = Counter()
+        self.due = 0
+        self.invalid: list[tuple[str, str]] = []
         self.halves: dict[tuple[str, int], dict[bool, bool]] = {}
         self._cluster_of_pair: dict[str, str] = {}
 
@@ -471,15 +444,19 @@ class _Sums:
         hits = [*_refusals(facts, due=due, refused=refused), *_own_gates(facts)]
         if isinstance(extra.get("valid"), bool):
             hits.append(("invalid_codes", not extra["valid"]))
+            if not extra["valid"]:
+                answer = _text(facts.get("code")) or _text(extra.get("answer")) or "no code"
+                self.invalid.append((_text(record.get("test_id")), answer))
         if not due:
             hits += _codes(extra, refused=refused)
+            chapters = list(_chapters(extra, facts, refused=refused))
+            self.confusion.update(chapters)
+            self.due += bool(chapters)
         if not due and not refused:
             hits += self._duty(facts)
             self.scores += [extra["score"]] if isinstance(extra.get("score"), float) else []
         sums = self.clusters.setdefault(cluster, Counter())
         sums.update((name, bool(hit)) for name, hit in hits)
-        if not due:
-            self.confusion.update(_chapters(extra, facts, refused=refused))
         if pair := _text(facts.get("pair")):
             self._cluster_of_pair[pair] = cluster
             halves = self.halves.setdefault((pair, _count(extra.get("trial"))), {})
