@@ -245,9 +245,7 @@ class TariffExpected(StrictModel):
         return value
 
 
-KEYS_OF_ONE_ARTICLE = (
-    "preferred_hts",
-    "allowed_hts",
+_KEYS_OF_DUTY = (
     "duty_delta_range",
     "expected_duty_total_rate_pct",
     "expected_duty_delta_direction",
@@ -257,23 +255,10 @@ KEYS_OF_ONE_ARTICLE = (
     "expected_best_is_multi_step",
     "min_lever_steps",
     "savings",
-    "expected_rule",
 )
+KEYS_OF_ONE_ARTICLE = ("preferred_hts", "allowed_hts", *_KEYS_OF_DUTY, "expected_rule")
 """The keys that no rule reads where several articles are expected."""
-KEYS_OF_ANSWERS = (
-    "articles",
-    "allowed_hts",
-    "no_savings_expected",
-    "duty_delta_range",
-    "expected_duty_total_rate_pct",
-    "expected_duty_delta_direction",
-    "lever_found_expected",
-    "lever_count_min",
-    "lever_compliance_ok",
-    "expected_best_is_multi_step",
-    "min_lever_steps",
-    "savings",
-)
+KEYS_OF_ANSWERS = ("articles", "allowed_hts", "no_savings_expected", *_KEYS_OF_DUTY)
 """The keys that no rule reads where a refusal is expected."""
 
 
@@ -284,7 +269,7 @@ def _unread(expected: TariffExpected) -> Iterator[InitErrorDetails]:
             wrong = "the case expects an answer, so no rule reads the category of a refusal"
             yield _unread_at("expected_refusal_category", wrong, "null, or expected_accept: false")
         for key in KEYS_OF_ONE_ARTICLE if expected.articles else ():
-            if getattr(expected, key, None) not in {None, ()}:
+            if getattr(expected, key) not in {None, ()}:
                 wrong = "the case expects several articles, so no rule reads this key"
                 yield _unread_at(key, wrong, "no such key, an empty list, or no articles")
         return
