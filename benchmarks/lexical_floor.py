@@ -1,6 +1,6 @@
 """Run the lexical floor on the tariff suite: a target that only compares words.
 
-    python benchmarks/lexical_floor.py SCHEDULE [--suite DIR]
+    python -m benchmarks.lexical_floor SCHEDULE [--suite DIR]
 
 SCHEDULE is the tariff schedule as exported by its publisher (JSON, CSV, or a table with the same columns; also .gz).
 Accuracy is the share of the cases that expect an answer and get a code that agrees with a preferred code to 2, 4, 6, 8
@@ -14,16 +14,15 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from benchmarks.lexical import FILE, target
 from pytest_packbench.analysis.statistics import wilson_interval
 from pytest_packbench.api import load_suite
 from pytest_packbench.cases.load import parse_case
 from pytest_packbench.engine.recordings import Replay
 from pytest_packbench.model.request import VerifyContext
-from pytest_packbench.packs.tariff.lexical import FILE, target
 from pytest_packbench.packs.tariff.model import TariffCase, TariffSuiteConfig
 from pytest_packbench.packs.tariff.notation import LEVELS
 from pytest_packbench.packs.tariff.pack import TariffPack
-from pytest_packbench.packs.tariff.scoring import depth_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -52,12 +51,12 @@ def main(argv: Sequence[str] | None = None) -> int:
         )
         outcome = pack.read(target(pack.request(case), context))
         if case.expected.expected_accept:
-            depths.append(depth_of(case.expected, outcome.baseline_code))
-            terms = pack.score(case, outcome, rules).terms
-            forbidden += any(term.name == "forbidden_code" for term in terms)
+            score = pack.score(case, outcome, rules)
+            depths.append(score.match_depth or 0)
+            forbidden += any(term.name == "forbidden_code" for term in score.terms)
         else:
             refusals += 1
-            missed += outcome.accepted
+            missed += not outcome.refused
     print(f"cases that expect an answer: {len(depths)}")
     for level in LEVELS:
         print(share(f"right to {level} digits", sum(depth >= level for depth in depths), len(depths)))

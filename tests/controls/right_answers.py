@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from pytest_packbench.model.case import LoadedCase
+    from pytest_packbench.packs.tariff.answer import TariffAnswer
     from pytest_packbench.packs.tariff.model import TariffExpected
 
 Json = dict[str, Any]
@@ -48,6 +49,28 @@ class RightAnswer:
     @property
     def accepts(self) -> bool:
         return self.expected.expected_accept
+
+    @property
+    def document(self) -> TariffAnswer:
+        """The answer as it is read."""
+        document: TariffAnswer = self.outcome.document
+        return document
+
+    @property
+    def baseline_rate_pct(self) -> float | None:
+        baseline = self.document.dossier.baseline
+        return baseline.total if baseline else None
+
+    @property
+    def optimized_rate_pct(self) -> float | None:
+        optimized = self.document.dossier.optimized
+        return optimized.total if optimized else None
+
+    @property
+    def optimized_code(self) -> str | None:
+        """The optimised code with its dots."""
+        optimized = self.document.dossier.optimized
+        return dotted(optimized.hts_code) if optimized else None
 
     @property
     def pair(self) -> str | None:
@@ -78,7 +101,9 @@ def right_answer(path: Path, context: SuiteContext) -> RightAnswer:
     loaded: Any = parse_case(path.read_bytes(), TariffCase, source=path.name, stem=path.stem, pack="tariff")
     run = attempt(context, loaded)
     assert run.failure is None, f"{path.stem}: {run.failure}"
-    payload = json.dumps(run.payload)
+    outcome: Any = run.outcome
+    # with every key of the document, to be changed
+    payload = json.dumps(outcome.document.model_dump(mode="json"))
     return RightAnswer(path, loaded, loaded.case, context, run.cassette, run.outcome, run.score, payload)
 
 

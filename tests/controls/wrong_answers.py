@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from pytest_packbench.engine.attempt import score_payload
-from pytest_packbench.packs.tariff.notation import digits, dotted, is_under
+from pytest_packbench.packs.tariff.notation import WIDTHS, digits, dotted, is_under
 from tests.controls.right_answers import with_ten_digits
 
 if TYPE_CHECKING:
@@ -28,11 +28,12 @@ OF_ALL = frozenset({"contradictory_decision", "unreadable_answer"})
 OF_ANY_NUMBER = frozenset({"contradictory_decision", "unreadable_answer", "unexpected_refusal"})
 BELOW = frozenset(
     {
-        *("allowed_match", "chapter_match", "no_match", "code_form", "invalid_code", "refusal_category_mismatch"),
+        *("allowed_match", "chapter_match", "no_match", "invalid_code", "refusal_category_mismatch"),
         *("article_match", "article_missing", "article_extra"),
     }
 )
-PENALTIES = frozenset({"gri_sequence", "duty_delta"})
+PENALTIES = frozenset({"gri_sequence", "duty_delta", "base_rate", "deciding_rule"})
+UNREADABLE = "unreadable_answer"
 CATEGORIES = ("insufficient_info", "ambiguous", "out_of_scope", "missing_evidence", None)
 RAISED = str.maketrans("0123456789", "\u2070\u00b9\u00b2\u00b3\u2074\u2075\u2076\u2077\u2078\u2079")
 # a code as it is written in texts: 6109.90.1065, 6109.90.10.65, 6109.90
@@ -51,13 +52,15 @@ class WrongAnswer:
     of_case: Callable[[RightAnswer], Json] | None = None
     # of cases with several articles
     of_articles: bool = False
+    # a penalty that is a hard fail in these cases
+    is_zero: bool = False
 
     @property
     def requirement(self) -> str:
         """A hard fail, a score below the threshold without one, or a sum lower by exactly the term."""
         if self.term in BELOW:
             return "below the threshold"
-        return "costs exactly its term" if self.term in PENALTIES else "score exactly 0"
+        return "costs exactly its term" if self.term in PENALTIES and not self.is_zero else "score exactly 0"
 
     def results(self, right: RightAnswer) -> list[Json]:
         applies = self.term in OF_ALL or right.accepts != (self.term in OF_REFUSALS)
@@ -65,11 +68,16 @@ class WrongAnswer:
         return list(self.variants(right)) if applies and of_its_number else []
 
     def misses(self, right: RightAnswer, _: RightAnswer) -> Iterator[str]:
+        """Run the controls; a claim under a key, or in a form, that the document does not have is unreadable."""
         loaded = right.loaded
         if self.of_case is not None:
             expected = right.expected.model_copy(update=self.of_case(right))
             loaded = loaded._replace(case=right.case.model_copy(update={"expected": expected}))
         return (self._miss(right, score_payload(right.context, loaded, wrong)) for wrong in self.results(right))
+
+    @staticmethod
+    def _notes(score: Any) -> set[str]:
+        return {term.name for term in score.terms if term.effect == "note"}
 
     def _miss(self, right: RightAnswer, outcome: AttemptState) -> str:
         """Describe why a control was missed; empty if it was caught for the required reason."""
@@ -77,17 +85,20 @@ class WrongAnswer:
         if outcome.failure is not None or score is None or score.score is None:
             return f"no score: {outcome.failure}"
         zeros = {term.name for term in score.terms if term.effect == "zero"}
+        names = {term.name for term in score.terms}
         if self.term in BELOW:
-            caught = not score.passed and not zeros
-        elif self.term in PENALTIES:
-            penalty: float = getattr(right.context.suite.config.scoring, self.term)
+            caught = not score.passed and not zeros and self.term in names
+        elif self.term in PENALTIES and not self.is_zero:
+            costs = sum(
+                getattr(right.context.suite.config.scoring, name) for name in PENALTIES & names - self._notes(score)
+            )
             points, right_points = (sum(t.value for t in s.terms if t.effect == "add") for s in (score, right.score))
-            is_exact = abs(points - right_points - penalty) < 1e-9
+            is_exact = abs(points - right_points - costs) < 1e-9
             is_clamped = abs(score.score - min(1.0, max(0.0, points))) < 1e-9
-            caught = penalty < 0 and not zeros and is_exact and is_clamped
+            caught = costs < 0 and not zeros and is_exact and is_clamped and self.term in names - self._notes(score)
         else:
-            caught = score.score == 0.0 and self.term in zeros and not score.passed
-        if caught and self.term in {term.name for term in score.terms}:
+            caught = score.score == 0.0 and not zeros.isdisjoint({self.term, UNREADABLE}) and not score.passed
+        if caught:
             return ""
         terms = ", ".join(f"{term.name} {term.points}" for term in score.terms)
         return f"{score.score} of {score.threshold}, not for {self.term}: {terms}"
@@ -140,16 +151,12 @@ def _is_under(code: str, prefixes: Iterable[str]) -> bool:
 
 
 def refusals(right: RightAnswer, categories: Iterable[str | None]) -> Iterator[Json]:
-    """Yield a refusal of the same goods in each category, and the result of a run in which every proposal failed."""
-    results: list[tuple[str | None, str, list[str]]] = [(category, "refused", []) for category in categories]
-    for category, status, reasons in [*results, (None, "rejected", ["gri_sequence"])]:
-        result = right.copy()
-        result |= {"status": status, "accepted": False, "lever_proof": {"selected_levers": []}}
-        result["refusal"] = {"category": category, "reason": "no", "questions": ["What is it made of?"]}
-        result["iterations"][-1] |= {"accepted": False, "rejected_because": reasons}
+    """Yield a refusal of the same goods in each category."""
+    for category in categories:
+        refusal = {"category": category, "reason": "no", "questions": ["What is it made of?"]}
+        result = right.copy() | {"status": "refused", "refusal": refusal}
         if result["tariff_dossier"]:
             nothing: Json = {"baseline": None, "optimized": None, "what_if_candidates": [], "articles": []}
-            nothing["gri_trace"] = None
             result["tariff_dossier"] |= nothing
         yield result
 
@@ -158,8 +165,7 @@ def acceptances(right: RightAnswer) -> Iterator[Json]:
     """Yield an answer to goods that must be refused, with each forbidden code and with one that no case lists."""
     for code in (*right.forbidden, "0101.21.0010"):
         result = right.copy()
-        result |= {"status": "verified", "accepted": True, "refusal": None}
-        result["iterations"][-1] |= {"accepted": True, "rejected_because": []}
+        result |= {"status": "verified", "refusal": None}
         baseline = {"hts_code": code, "duty_rate_pct": 0.0, "duty_breakdown": {"total_rate_pct": 0.0}}
         dossier = {"gri_trace": {"sequence_ok": True}, "baseline": baseline}
         yield result | {"tariff_dossier": {**(result["tariff_dossier"] or {}), **dossier}}
@@ -182,7 +188,8 @@ def with_rates(right: RightAnswer, rates: Iterable[float]) -> Iterator[Json]:
     dossier = right.copy()["tariff_dossier"]
     part = dossier["optimized"] or dossier["baseline"]
     for rate in rates:
-        yield from with_dossier(right, optimized={**part, "duty_rate_pct": rate, "duty_breakdown": None})
+        best = {"what_if_id": "other", "hts_code": part["hts_code"], "duty_rate_pct": rate}
+        yield from with_dossier(right, optimized=best)
 
 
 def respelled(right: RightAnswer) -> list[str]:
@@ -190,8 +197,8 @@ def respelled(right: RightAnswer) -> list[str]:
 
 
 def no_codes(right: RightAnswer) -> list[str]:
-    """Return texts with the preferred code in them that are no code."""
-    return no_codes_of(right, right.preferred_code)
+    """Return texts with the preferred code in them that are no code, where one is asked for."""
+    return no_codes_of(right, right.preferred_code) if right.accepts and not right.expected.articles else []
 
 
 def no_codes_of(right: RightAnswer, code: str) -> list[str]:
@@ -263,9 +270,18 @@ def unsaving(variants: Variants) -> Variants:
     return lambda right: variants(right) if right.expected.no_savings_expected else ()
 
 
+def offer(code: str, delta: float = -5.0, **changes: Any) -> Json:
+    """A what-if of the document."""
+    steps, proof = ["declare it"], ["a photo"]
+    plain = {"id": "w", "kind": "process", "change": "w", "steps": steps, "required_evidence": proof}
+    return {**plain, "expected_hts": code, "estimated_duty_delta": delta, **changes}
+
+
 def with_lever(right: RightAnswer) -> list[Json]:
-    lever = {"sequence": [{"label": "declare it"}], "gate_results": {"plausibility": [{"ok": True}]}}
-    return changed(right, lever_proof={"selected_levers": [lever]})
+    """Yield the answer with a what-if, with one that is said to save nothing, and with a lever under a key of its own."""
+    code = right.preferred_code
+    found = [result for delta in (-5.0, 0.0) for result in with_dossier(right, what_if_candidates=[offer(code, delta)])]
+    return [*found, *changed(right, lever_proof={"selected_levers": [{"change": "w"}]})]
 
 
 def with_unexpected_lever(right: RightAnswer) -> list[Json]:
@@ -273,30 +289,32 @@ def with_unexpected_lever(right: RightAnswer) -> list[Json]:
 
 
 def half_rate(right: RightAnswer) -> Iterator[Json]:
-    return with_rates(right, [right.outcome.baseline_rate_pct / 2] if right.outcome.baseline_rate_pct else [])
+    return with_rates(right, [right.baseline_rate_pct / 2] if right.baseline_rate_pct else [])
 
 
 def with_levers(requirement: str, change: Callable[[list[Json], Any], list[Json]]) -> Variants:
-    """Change the levers of a right answer, by what the case requires of them."""
+    """Change the what-ifs of a right answer, the best first, by what the case requires of them."""
 
     def variants(right: RightAnswer) -> list[Json]:
-        required, levers = getattr(right.expected, requirement), right.copy()["lever_proof"]["selected_levers"]
-        return changed(right, lever_proof={"selected_levers": change(levers, required)}) if required else []
+        required, dossier = getattr(right.expected, requirement), right.copy()["tariff_dossier"]
+        best = (dossier["optimized"] or {}).get("what_if_id")
+        levers = sorted(dossier["what_if_candidates"], key=lambda lever: lever["id"] != best)
+        return with_dossier(right, what_if_candidates=change(levers, required)) if required else []
 
     return variants
 
 
-def last_implausible(levers: list[Json], _: bool) -> list[Json]:
-    return [*levers[:-1], {**levers[-1], "gate_results": {"plausibility": [{"ok": False}]}}]
+def last_undocumented(levers: list[Json], _: bool) -> list[Json]:
+    return [*levers[:-1], {**levers[-1], "required_evidence": []}]
 
 
 def first_cut(levers: list[Json], steps: int) -> list[Json]:
-    return [{**levers[0], "sequence": levers[0]["sequence"][: steps - 1]}, *levers[1:]]
+    return [{**levers[0], "steps": levers[0]["steps"][: steps - 1]}, *levers[1:]]
 
 
 def wrong_directions(right: RightAnswer) -> Iterator[Json]:
     """Yield a rate on the other side of the baseline's, or equal to it where it should differ."""
-    direction, rate = right.expected.expected_duty_delta_direction, right.outcome.baseline_rate_pct
+    direction, rate = right.expected.expected_duty_delta_direction, right.baseline_rate_pct
     if direction and rate is not None:
         wrong = {"increase": rate, "flat": rate + 1, "decrease": rate - 1}
         yield from with_rates(right, [wrong[other] for other in wrong if other != direction])
@@ -304,7 +322,8 @@ def wrong_directions(right: RightAnswer) -> Iterator[Json]:
 
 def deltas_out_of_range(right: RightAnswer) -> Iterator[Json]:
     """Yield a duty that changes too much or too little, in the right direction."""
-    limits, rate, delta = right.expected.duty_delta_range, right.outcome.baseline_rate_pct, right.outcome.duty_delta
+    limits, rate, best = right.expected.duty_delta_range, right.baseline_rate_pct, right.optimized_rate_pct
+    delta = None if rate is None or best is None else best - rate
     if limits and rate is not None and delta is not None:
         wrong = (limits[0] - 0.5, limits[1] + 0.5)
         yield from with_rates(right, [rate + by for by in wrong if by * delta > 0 and rate + by >= 0])
@@ -324,22 +343,16 @@ def wrong_categories(right: RightAnswer) -> Iterable[Json]:
 FAILURE = {"kind": "timeout", "message": "no answer after 30 s"}
 
 
-def rejected_last(right: RightAnswer, *, accepted: bool) -> list[Json]:
-    iterations = right.copy()["iterations"]
-    return [*iterations[:-1], {**iterations[-1], "accepted": accepted, "rejected_because": []}]
-
-
 def contradictions(right: RightAnswer) -> Iterator[Json]:
-    """Yield a right answer with a field, or several, that state another decision, at the top or under `proof`."""
+    """Yield a right answer with a field, or several, that state another decision, in the document or beside it."""
     other = "refused" if right.accepts else "verified"
     refusal = {"category": "ambiguous", "reason": "two headings fit", "questions": ["Which one is it?"]}
     fields: list[Json] = [
         {"status": other},
         {"status": other.upper()},
-        {"accepted": not right.accepts},
-        {"iterations": rejected_last(right, accepted=not right.accepts)},
         {"status": other, "accepted": not right.accepts},
     ]
+    fields += [{"accepted": not right.accepts}, {"iterations": [{"accepted": not right.accepts}]}]
     if right.accepts:
         fields += [{"status": "failed"}, {"status": "rejected", "accepted": False}, {"error": FAILURE}]
         fields += [{"refusal": refusal | {"category": category}} for category in CATEGORIES]
@@ -395,9 +408,9 @@ def objections(right: RightAnswer) -> Iterator[Json]:
 
 
 def with_last(right: RightAnswer, **changes: Any) -> list[Json]:
-    """Change the last iteration of a right answer."""
-    iterations = right.copy()["iterations"]
-    return changed(right, iterations=[*iterations[:-1], {**iterations[-1], **changes}])
+    """Return a right answer with an iteration, as results of the earlier reference target had them."""
+    iteration = {"i": 1, "accepted": right.accepts, "rejected_because": []}
+    return changed(right, iterations=[{**iteration, **changes}])
 
 
 def recommendations(right: RightAnswer) -> Iterator[Json]:
@@ -424,11 +437,9 @@ def recommendations(right: RightAnswer) -> Iterator[Json]:
 def several_categories(right: RightAnswer) -> Iterator[Json]:
     """Yield a refusal that names another category as well."""
     expected = right.expected.expected_refusal_category
-    refusal = {"category": expected, "reason": "no"}
     others = [category for category in CATEGORIES if category not in {expected, None}] if expected else []
     for other in others:
         yield from changed(right, proof={"refusal": {"category": other}})
-        yield from changed(right, refusal={**refusal, "reason": other})
         yield from with_last(right, rejected_because=[other])
     if others:
         iterations = [{"accepted": False, "rejected_because": [expected, *others]}]
@@ -456,7 +467,8 @@ def forbidden_articles(right: RightAnswer) -> Iterator[Json]:
     """Yield the answer with each forbidden code as one of several articles, where one code is asked for."""
     code = right.preferred_code
     for forbidden in right.forbidden:
-        articles = [{"name": "the goods", "hts_code": code}, {"name": "another", "baseline": {"hts_code": forbidden}}]
+        goods = (("the goods", code), ("another", forbidden))
+        articles = [{"article": name, "baseline": {"hts_code": each}} for name, each in goods]
         yield from with_dossier(right, articles=articles)
         yield from with_dossier(right, articles=articles[::-1], baseline=None, optimized=None)
 
@@ -491,7 +503,6 @@ def cited(right: RightAnswer, citations: list[Json]) -> list[Json]:
     """Return the right answer with other citations, which its own gate calls valid."""
     return changed(
         right,
-        citations=citations,
         citation_gate_result={"ok": True},
         tariff_dossier={**right.copy()["tariff_dossier"], "citations": citations},
     )
@@ -550,10 +561,11 @@ def other_headings(right: RightAnswer) -> list[Json]:
     expected = right.expected.expected_rule
     if not expected:
         return []
-    steps = [
-        {**step, "candidates": ["9999"], "chosen": "9999"} if step["rule"] == expected else step
-        for step in steps_of(right)
-    ]
+    steps = steps_of(right)
+    for step in steps:
+        if step["rule"] == expected:
+            code = dotted("9999999999"[: WIDTHS[step["level"]]])
+            step |= {"candidates": [code], "outcome": "decided", "chosen": code}
     return with_trace(right, steps)
 
 
@@ -563,16 +575,7 @@ def undue_rules(right: RightAnswer) -> Iterator[Json]:
     if not expected:
         return
     steps, horse = steps_of(right), "0101.21.0010"
-    for width in (1, 2):
-        yield from with_trace(
-            right,
-            [
-                {**step, "chosen": code[:width]} if step["rule"] == expected and step["chosen"] else step
-                for step in steps
-            ],
-        )
-    single = {"rule": expected, "level": "heading", "candidates": [], "outcome": "decided", "chosen": code[:4]}
-    yield from with_trace(right, [single])
+    single = {"rule": expected, "level": "heading", "candidates": [code[:4]], "outcome": "decided", "chosen": code[:4]}
     yield from with_trace(right, [*steps, {**single, "candidates": ["0101"], "chosen": "0101"}])
     last = {"rule": "6", "level": "suffix", "candidates": [horse], "outcome": "decided", "chosen": horse}
     yield from with_trace(right, [*steps, last])
@@ -585,8 +588,9 @@ def undue_rules(right: RightAnswer) -> Iterator[Json]:
 def with_other_codes(right: RightAnswer, codes: Iterable[str]) -> Iterator[Json]:
     """Yield an answer about one article with each of some codes in another place than its own."""
     for code in () if right.expected.articles or not right.accepts else codes:
-        own = {"hts_code": right.preferred_code}
-        for articles in ([{"hts_code": code}], [own, {"hts_code": code}], [{**own, "optimized": {"hts_code": code}}]):
+        own = {"article": "goods", "baseline": {"hts_code": right.preferred_code}}
+        other = {"article": "another", "baseline": {"hts_code": code}}
+        for articles in ([other], [own, other], [{**own, "optimized": {"hts_code": code}}]):
             yield from with_dossier(right, articles=articles)
             yield from changed(right, articles=articles)
         yield from with_dossier(right, hts_code=code)
@@ -610,7 +614,6 @@ def only_allowed(right: RightAnswer) -> Json:
 KINDS: dict[str, dict[str, Variants]] = {
     "contradictory_decision": {
         "fields that state another decision": contradictions,
-        "status of another program that states another decision": other_statuses,
         "reasons beside an answer": objections,
         "code beside a refusal": codes_beside_a_refusal,
         "another code in another place": lambda right: with_other_codes(right, ["0101.21.0010"]),
@@ -633,7 +636,6 @@ KINDS: dict[str, dict[str, Variants]] = {
         "sibling heading (2 digits right)": with_codes(lambda right: sibling(right, 4)),
         "code cut to 8, 6 or 4 digits": with_codes(shortened_codes),
     },
-    "code_form": {"a text with the preferred code that is no code": with_codes(no_codes)},
     "invalid_code": {
         "invented suffix": with_codes(lambda right: invented(right, 10)),
         "invented line": with_codes(lambda right: invented(right, 8)),
@@ -642,7 +644,7 @@ KINDS: dict[str, dict[str, Variants]] = {
     "no_match": {
         "another chapter": with_codes(lambda right: sibling(right, 2)),
         # an answer with an optimised code is scored by that code
-        "no code": with_codes(lambda right: [None] if right.outcome.optimized_code is None else []),
+        "no code": lambda right: with_dossier(right, baseline=None) if right.optimized_code is None else [],
     },
     "unexpected_refusal": {
         "refusal instead of acceptance": lambda right: refusals(right, CATEGORIES),
@@ -654,9 +656,13 @@ KINDS: dict[str, dict[str, Variants]] = {
     },
     "refusal_category_mismatch": {
         "wrong or no refusal category": wrong_categories,
+    },
+    "unreadable_answer": {
+        "status that is no text": unreadable_statuses,
+        "a text with the preferred code that is no code": with_codes(no_codes),
+        "a decision in words of another program": other_statuses,
         "several refusal categories": several_categories,
     },
-    "unreadable_answer": {"status that is no text": unreadable_statuses},
     "citations_invalid": {
         "invalid citations": lambda right: changed(right, citation_gate_result={"ok": False}),
         "quote that stands nowhere": lambda right: quoting(right, invented_quote),
@@ -685,14 +691,16 @@ KINDS: dict[str, dict[str, Variants]] = {
     },
     "no_savings_violation": {
         "claimed savings: lever": unsaving(with_lever),
-        "claimed savings: what-if": unsaving(lambda right: with_dossier(right, what_if_candidates=[{"id": "w"}])),
+        "claimed savings: what-if": unsaving(
+            lambda right: with_dossier(right, what_if_candidates=[{"id": "w"}], optimized=None)
+        ),
         "claimed savings: lower rate": unsaving(half_rate),
         "claimed savings: amount": unsaving(lambda right: with_dossier(right, savings_estimate={"per_unit": 0.01})),
     },
     "unexpected_lever": {"lever where none is expected": with_unexpected_lever},
     "lever_missing": {"missing levers": with_levers("lever_found_expected", lambda *_: [])},
     "lever_count": {"too few levers": with_levers("lever_count_min", lambda levers, least: levers[: least - 1])},
-    "lever_compliance": {"lever that fails its check": with_levers("lever_compliance_ok", last_implausible)},
+    "lever_compliance": {"lever without proof": with_levers("lever_compliance_ok", last_undocumented)},
     "lever_steps": {"first lever of too few steps": with_levers("min_lever_steps", first_cut)},
     "duty_delta_direction": {"duty moves the wrong way": wrong_directions},
     "duty_total_rate": {"wrong or missing duty total": wrong_totals},
@@ -714,7 +722,7 @@ def with_articles(right: RightAnswer, articles: list[Json], **changes: Any) -> l
 
 
 def coded(article: Json, code: str | None) -> Json:
-    return {**article, "baseline": {**article["baseline"], "hts_code": code}, "gri_trace": None}
+    return {**article, "baseline": {**article["baseline"], "hts_code": code}, "gri_trace": {}}
 
 
 def recoded(codes: Callable[[RightAnswer, str], Iterable[str | None]]) -> Variants:
@@ -754,8 +762,7 @@ def own_forbidden(right: RightAnswer) -> Iterator[Json]:
         others = [*articles[:index], *articles[index + 1 :]]
         for code in map(with_ten_digits, (*own, *(expected.must_not_hts or ()))):
             yield from with_articles(right, [coded(article, code), *others])
-            yield from with_articles(right, [*articles, {"hts_code": code}])
-            yield from with_dossier(right, baseline={"hts_code": code})
+            yield from with_articles(right, [*articles, {"article": "another", "baseline": {"hts_code": code}}])
 
 
 def left_out(right: RightAnswer) -> Iterator[Json]:
@@ -764,7 +771,6 @@ def left_out(right: RightAnswer) -> Iterator[Json]:
     for index, article in enumerate(articles):
         yield from with_articles(right, [*articles[:index], *articles[index + 1 :]])
         yield from with_articles(right, [article])
-        yield from with_articles(right, [], baseline=article["baseline"])
 
 
 def renamed(right: RightAnswer, *, forbidden: bool) -> Iterator[Json]:
@@ -796,11 +802,18 @@ def one_for_all(right: RightAnswer) -> Iterator[Json]:
 
 def one_more(right: RightAnswer) -> Iterator[Json]:
     articles = articles_of(right)
-    for extra in (*({"hts_code": code} for code in ("0101.21.0010", None)), *articles) if articles else ():
+    horse = {"article": "another", "baseline": {"hts_code": "0101.21.0010"}}
+    for extra in (horse, *articles) if articles else ():
         yield from with_articles(right, [extra, *articles])
-    if articles:
-        yield from with_dossier(right, baseline={"hts_code": "0101.21.0010"})
-        yield from with_dossier(right, optimized={"hts_code": "0101.21.0010"})
+
+
+def outside_of_them(right: RightAnswer) -> Iterator[Json]:
+    """Yield the answer with the code of an article, or of a horse, for the whole, beside the articles or alone."""
+    articles = articles_of(right)
+    for code in ("0101.21.0010", right.preferred_code) if articles else ():
+        yield from with_dossier(right, baseline={"hts_code": code})
+        yield from with_dossier(right, baseline={"hts_code": code}, articles=[])
+        yield from with_dossier(right, optimized={"hts_code": code, "what_if_id": "w"})
 
 
 def disordered(right: RightAnswer) -> Iterator[Json]:
@@ -816,7 +829,6 @@ KINDS_OF_ARTICLES: dict[str, dict[str, Variants]] = {
         "article left out": left_out,
         "one code for all articles": one_for_all,
         "another chapter for one article": recoded(lambda *_: ["0101.21.0010"]),
-        "no code for one article": recoded(lambda *_: [None]),
         "names of the articles exchanged": lambda right: renamed(right, forbidden=False),
     },
     "article_extra": {"one article too many": one_more},
@@ -824,9 +836,11 @@ KINDS_OF_ARTICLES: dict[str, dict[str, Variants]] = {
         "forbidden code of one article": own_forbidden,
         "forbidden code by the name of its article": lambda right: renamed(right, forbidden=True),
     },
-    "code_form": {
-        "no code, but a text with it": recoded(lambda _, code: [f"{code} or 6402", f"not {code}", code[:-1]])
+    "unreadable_answer": {
+        "no code for one article": recoded(lambda *_: [None]),
+        "no code, but a text with it": recoded(lambda _, code: [f"{code} or 6402", f"not {code}", code[:-1]]),
     },
+    "contradictory_decision": {"a code outside of the articles": outside_of_them},
     "invalid_code": {"invented subheading of one article": recoded(lambda _, code: [f"{code[:4]}.99.9999"])},
     "gri_sequence": {"broken order of one article": disordered},
 }

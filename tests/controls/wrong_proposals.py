@@ -76,9 +76,9 @@ class Flaw:
         request = original.model_copy(update={"options": {**original.options, "max_iters": proposals}})
         context = VerifyContext(llm=llm, suite=suite, case_id=right.case.id, mode="fixture")
         result: Json = at_once(right.context.caller.call(request, context))
-        failed = result["iterations"][-1]["rejected_because"]
-        if result["status"] != "rejected" or self.gate not in failed:
-            return f"{result['status']}, failed gates: {failed or 'none'}"
+        failed = right.context.pack.decided_by(result).split(", ")
+        if result.get("status") == "verified" or self.gate not in failed:
+            return f"{result.get('status')}, failed gates: {failed}"
         score = score_payload(right.context, right.loaded, result).score
         is_caught = not right.accepts or (score is not None and score.score == 0.0)
         return "" if is_caught else f"the gate refused it, but the score is {score}"
@@ -212,20 +212,20 @@ FLAWS = (
     Flaw("gri_sequence", "forbidden code with the trace of the right one", with_forbidden_codes),
     Flaw("completeness", "no GRI trace", {"gri_trace__steps": []}),
     Flaw("completeness", "both classifies and refuses, or neither", classified_and_refused, always),
-    Flaw("code_form", "one digit missing", one_digit_missing),
-    Flaw("code_form", "two codes in one", two_codes),
+    Flaw("form", "one digit missing", one_digit_missing),
+    Flaw("form", "two codes in one", two_codes),
     Flaw("essential_character", "rule 3(b) without it", {"essential_character": None}, by_essential_character),
-    Flaw("duty_arithmetic", "duty that doesn't add up", wrong_sum),
+    Flaw("duty", "duty that doesn't add up", wrong_sum),
     Flaw("citations", "invented quote or source", invented_quotes, always),
     Flaw("citations", "quote under another document's name", quotes_of_other_documents, always),
     Flaw("citations", "evidence not cited", {"citations": []}, with_evidence),
     Flaw("missing_evidence", "reliance on a missing document", {"relies_on": [NO_DOCUMENT]}),
     Flaw("missing_evidence", "missing document not named", {"relies_on": []}, for_missing_evidence),
-    Flaw("lawful_what_ifs", "savings by description or value only", renamed_goods, always),
+    Flaw("savings", "savings by description or value only", renamed_goods, always),
     Flaw("composition", "shares of more than the whole", {"composition_table": TOO_MUCH}, of_one_code),
-    Flaw("schedule", "a suffix that the schedule does not have", unknown_suffix),
-    Flaw("schedule", "a rate of another edition", rate_of_another_edition),
-    Flaw("lawful_what_ifs", "change that is none of the request's", unlisted_changes, always),
+    Flaw("code_form", "a suffix that the schedule does not have", unknown_suffix),
+    Flaw("duty", "a rate of another edition", rate_of_another_edition),
+    Flaw("savings", "change that is none of the request's", unlisted_changes, always),
     Flaw("refusal", "refusal without a question", {"refusal__questions": []}, with_a_question),
     Flaw("critic", "critic's objection", {"conflicts": ["The answer overlooks a note."]}, always, "critique"),
     Flaw("form", "proposal with an unknown key", UNKNOWN_KEY, always),

@@ -12,9 +12,9 @@ from tests.controls.wrong_answers import (
     changed,
     invented_under,
     no_codes_of,
+    offer,
     unsaving,
     with_dossier,
-    with_lever,
 )
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 HORSE = "0101.21.0010"
 PICTURE = "print a picture of a horse on the carton, ship it on Tuesdays"
-WORDS = {"change": PICTURE, "steps": [PICTURE], "required_evidence": ["a photo of the horse"]}
+WORDS = {"kind": "packaging", "change": PICTURE, "steps": [PICTURE], "required_evidence": ["a photo of the horse"]}
 
 
 def saving(variants: Variants) -> Variants:
@@ -51,23 +51,20 @@ def best_what_if(right: RightAnswer) -> Json:
     return found
 
 
-def with_best(right: RightAnswer, *, levers: bool = True, **changes: Any) -> list[Json]:
-    """Change the what-if of the optimised code, by default also in the levers."""
+def with_best(right: RightAnswer, **changes: Any) -> list[Json]:
+    """Change the what-if of the optimised code."""
     best = best_what_if(right)
     result = right.copy()
     items = result["tariff_dossier"]["what_if_candidates"]
     result["tariff_dossier"]["what_if_candidates"] = [
         {**item, **changes} if item["id"] == best["id"] else item for item in items
     ]
-    for lever in result["lever_proof"]["selected_levers"] if levers else ():
-        if lever["id"] == best["id"]:
-            lever |= {key: value for key, value in changes.items() if key in {"id", "change", "expected_hts"}}
     return [result]
 
 
 def to_code(right: RightAnswer, code: str, rate: float | None, **changes: Any) -> Json:
     """The right answer, which recommends another code at a rate."""
-    base = right.outcome.baseline_rate_pct or 0.0
+    base = right.baseline_rate_pct or 0.0
     (result,) = with_best(right, expected_hts=code, estimated_duty_delta=(rate or 0.0) - base, **changes)
     result["tariff_dossier"]["optimized"] |= {"hts_code": code, "duty_rate_pct": rate}
     return result
@@ -106,13 +103,13 @@ def forbidden_optimised(right: RightAnswer) -> Iterator[Json]:
     baseline = right.copy()["tariff_dossier"]["baseline"]
     codes = [code for code in right.forbidden if not is_target(right, code)]
     for code in codes:
-        part = {"hts_code": code, "duty_rate_pct": 0.0}
+        part = {"what_if_id": "other", "hts_code": code, "duty_rate_pct": 0.0}
         yield from with_dossier(right, optimized=part)
         if code == codes[0]:
             yield from with_dossier(right, optimized={**part, "duty_rate_pct": None})
             yield from with_dossier(right, optimized={**part, "duty_rate_pct": baseline["duty_rate_pct"]})
-            with_one = with_dossier(right, optimized=part, baseline={"hts_code": baseline["hts_code"]})[0]
-            yield with_one | {"lever_proof": with_lever(right)[0]["lever_proof"]}
+            lever = offer(code, id="other")
+            yield from with_dossier(right, optimized=part, what_if_candidates=[lever])
 
 
 def unexplained(right: RightAnswer) -> Iterator[Json]:
@@ -122,7 +119,7 @@ def unexplained(right: RightAnswer) -> Iterator[Json]:
         is_own = any(is_under(code, own) for own in right.expected.preferred_hts)
         if not is_forbidden and not is_own and not right.expected.savings:
             part = {"hts_code": code, "duty_rate_pct": general(right, code)}
-            yield from with_dossier(right, optimized=part)
+            yield from with_dossier(right, optimized={**part, "what_if_id": "none"})
             yield from with_dossier(right, optimized={**part, "what_if_id": "horse"})
 
 
@@ -134,32 +131,27 @@ def unnamed_levers(right: RightAnswer) -> Iterator[Json]:
     yield from with_best(right, change=" or ".join(ids))
 
 
-def other_changes(right: RightAnswer) -> Iterator[Json]:
-    """Yield the true target by each other change of the request."""
-    own = best_what_if(right)["change"]
+def other_changes(right: RightAnswer, *, useful: bool) -> Iterator[Json]:
+    """Yield the true target by each other change of the request that leads to another target, or to none."""
+    own, targets = best_what_if(right)["change"], right.expected.savings.targets if right.expected.savings else ()
     for change in right.case.input.options.changes:
-        if change.id != own:
+        if change.id != own and (change.id in {target.change for target in targets}) == useful:
             yield from with_best(right, change=change.id)
-            yield from with_best(right, change=change.text)
+            yield from with_best(right, change=change.id, estimated_duty_delta=0.0)
 
 
 def missing_what_ifs(right: RightAnswer) -> Iterator[Json]:
     yield from with_dossier(right, what_if_candidates=[])
     yield from changed_part(right, "optimized", what_if_id="another")
-    yield from with_best(right, id="renamed", levers=False)
-    yield from with_best(right, expected_hts=HORSE, levers=False)
+    yield from with_best(right, id="renamed")
+    yield from with_best(right, expected_hts=HORSE)
 
 
 def foreign_levers(right: RightAnswer) -> Iterator[Json]:
     """Yield a lever or what-if more, and a lever instead of the right one, that names no change of the request."""
     other = {**best_what_if(right), **WORDS, "id": "horse", "expected_hts": HORSE}
     yield from with_dossier(right, what_if_candidates=[*right.copy()["tariff_dossier"]["what_if_candidates"], other])
-    levers = right.copy()["lever_proof"]["selected_levers"]
-    horse = {**levers[0], **WORDS, "id": "horse", "sequence": [{"label": PICTURE}] * 2, "expected_hts": HORSE}
-    yield from changed(right, lever_proof={"selected_levers": [*levers, horse]})
-    yield from changed(right, lever_proof={"selected_levers": [horse, *levers[1:]]})
-    plain = {key: value for key, value in horse.items() if key not in {"id", "change", "expected_hts"}}
-    yield from changed(right, lever_proof={"selected_levers": [plain]})
+    yield from changed(right, lever_proof={"selected_levers": [other]})
 
 
 def breakdown(rate: object) -> Json:
@@ -171,14 +163,30 @@ def invented_base_rates(right: RightAnswer) -> Iterator[Json]:
     rate = general(right, right.preferred_code)
     if rate is None:
         return
-    wrong = [rate + 0.1, -1.0, *([0.0, rate / 100] if rate else [])]
-    for invented in wrong:
+    # where no savings are expected, a lower rate is a claim
+    lower = [] if right.expected.no_savings_expected or not rate else [0.0, rate / 100]
+    for invented in (rate + 0.1, *lower):
         yield from changed_part(right, "baseline", **breakdown(invented))
-        yield from changed_part(right, "baseline", duty_rate_pct=invented, duty_breakdown=None)
+        yield from changed_part(right, "baseline", duty_rate_pct=invented, duty_breakdown={})
         yield from changed_part(right, "baseline", duty_rate_pct=None, duty_breakdown={"base_rate_pct": invented})
-    hidden = {"base_rate_pct": rate + 10, "applied_additional_duties": [{"pct": -10.0}], "total_rate_pct": rate}
-    yield from changed_part(right, "baseline", duty_breakdown=hidden)
+    total = {"base_rate_pct": rate, "total_rate_pct": rate + 5}
+    yield from changed_part(right, "baseline", duty_rate_pct=rate + 5, duty_breakdown=total)
     yield from changed_part(right, "baseline", duty_rate_pct=rate + 5, duty_breakdown={"total_rate_pct": rate})
+    yield from changed_part(right, "baseline", duty_rate_pct=None, duty_breakdown={})
+
+
+def of_savings(variants: Variants, *, asked: bool) -> Variants:
+    """Limit variants to cases that ask for a saving, or to those that do not."""
+    return lambda right: variants(right) if (right.expected.savings is not None) == asked else ()
+
+
+def negative_rates(right: RightAnswer) -> Iterator[Json]:
+    """Yield rates and additional duties below 0."""
+    if not right.accepts or right.expected.articles:
+        return
+    hidden = {"applied_additional_duties": [{"layer_id": "less", "pct": -10.0}]}
+    yield from changed_part(right, "baseline", **breakdown(-1.0))
+    yield from changed_part(right, "baseline", duty_breakdown=hidden)
 
 
 def missing_base_rate(right: RightAnswer) -> list[Json]:
@@ -187,22 +195,23 @@ def missing_base_rate(right: RightAnswer) -> list[Json]:
 
 
 def wrong_optimised_rates(right: RightAnswer) -> Iterator[Json]:
-    rate = right.outcome.optimized_rate_pct
+    rate = right.optimized_rate_pct
     if rate is None:
         return
     for wrong in (rate + 0.1, -rate - 1, None, *([0.0, rate / 100, rate / 2] if rate else [])):
-        yield from changed_part(right, "optimized", duty_rate_pct=wrong, duty_breakdown=None)
+        yield from changed_part(right, "optimized", duty_rate_pct=wrong, duty_breakdown={})
     yield from changed_part(right, "optimized", duty_rate_pct=rate, duty_breakdown={"total_rate_pct": rate / 2 - 1})
 
 
 def wrong_deltas(right: RightAnswer) -> Iterator[Json]:
     delta = best_what_if(right)["estimated_duty_delta"]
-    for wrong in (delta - 5, delta / 2, delta / 100, 0.0, -delta):
+    # a smaller saving is a cautious estimate
+    for wrong in (delta - 5, delta - 0.1, delta * 2, -delta):
         yield from with_best(right, estimated_duty_delta=wrong)
 
 
 def unreadable_rates(right: RightAnswer) -> Iterator[Json]:
-    for part in ("baseline", "optimized"):
+    for part in ("baseline", "optimized") if right.accepts and not right.expected.articles else ():
         if right.copy()["tariff_dossier"][part] is not None:
             for wrong in ("Free", "4.8%", "0.048", "15.4\u00a2/kg + 52%", math.nan, -math.inf):
                 yield from changed_part(right, part, duty_rate_pct=wrong)
@@ -213,9 +222,12 @@ def unreadable_rates(right: RightAnswer) -> Iterator[Json]:
 def claims_by_form(right: RightAnswer) -> Iterator[Json]:
     """Yield every form of a claim that something can be saved."""
     baseline = right.copy()["tariff_dossier"]["baseline"]
-    code, rate = baseline["hts_code"], right.outcome.baseline_rate_pct
+    code, rate = baseline["hts_code"], right.baseline_rate_pct
     without = {"hts_code": code}
     lever, what_if = {"label": "declare it otherwise"}, {"id": "w", "expected_hts": HORSE}
+    yield from with_dossier(right, what_if_candidates=[offer(HORSE)])
+    yield from with_dossier(right, optimized={"what_if_id": "w", **without})
+    yield from with_dossier(right, optimized={"what_if_id": "w", **without, "duty_rate_pct": rate})
     for mutation in (
         {"id": "m", "expected_savings_note": "saves 8 USD"},
         {"id": "m"},
@@ -234,6 +246,9 @@ def claims_by_form(right: RightAnswer) -> Iterator[Json]:
     yield from with_dossier(right, optimized={"hts_code": HORSE})
     yield from with_dossier(right, optimized={"hts_code": HORSE, "duty_rate_pct": -1.0})
     if rate:
+        for stated in (rate / 4, 0.0):
+            yield from with_dossier(right, baseline={**baseline, **breakdown(stated)})
+            yield from with_dossier(right, baseline={**baseline, "duty_rate_pct": stated, "duty_breakdown": {}})
         low = {"duty_rate_pct": rate / 4, "duty_breakdown": {"base_rate_pct": rate, "total_rate_pct": rate}}
         yield from with_dossier(right, optimized={"hts_code": code, **low})
         yield from with_dossier(right, baseline={**baseline, **low})
@@ -251,9 +266,8 @@ def hidden_claims(right: RightAnswer, baseline: Json) -> Iterator[Json]:
         yield from changed(right, proof=names)
     yield from with_dossier(right, lever_proof={"selected_levers": [horse]})
     yield from changed(right, lever_proof={"selected_levers": [], "best": horse})
-    last = right.copy()["iterations"]
     for part in ({"what_if_candidates": [horse]}, {"tariff_dossier": {"optimized": {"hts_code": HORSE}}}):
-        yield from changed(right, iterations=[*last[:-1], {**last[-1], **part}])
+        yield from changed(right, iterations=[{"i": 1, "accepted": True, **part}])
     yield from changed(right, optimized={"hts_code": HORSE, "duty_rate_pct": 0.0})
     for estimate in ({"per_unit": 8}, {"total": 800}, {"pct": 50}):
         yield from changed(right, savings_estimate=estimate)
@@ -264,7 +278,7 @@ def hidden_claims(right: RightAnswer, baseline: Json) -> Iterator[Json]:
     yield from with_dossier(right, optimized={"what_if_id": "rename"})
     layers = {"applied_additional_duties": [{"pct": -1.0}]}
     yield from with_dossier(right, optimized={"hts_code": baseline["hts_code"], "duty_breakdown": layers})
-    if right.outcome.baseline_rate_pct:
+    if right.baseline_rate_pct:
         preferred = {"duty_breakdown": {**baseline["duty_breakdown"], "preferential_rate_pct": 0.0}}
         yield from changed_part(right, "baseline", **preferred)
         yield from with_dossier(right, optimized={"hts_code": baseline["hts_code"], **preferred})
@@ -293,9 +307,10 @@ def invented_levers(right: RightAnswer) -> Iterator[Json]:
     yield from with_dossier(right, optimized=part, mutations=[{"id": "m", "hts_code": HORSE}])
     (plain,) = with_dossier(right, optimized=part)
     yield plain | {"lever_proof": {"selected_levers": [{}]}}
-    for offered in (horse, {**horse, "estimated_duty_delta": -99.0}, {**horse, "kind": "description"}):
+    # without a difference, a what-if is none
+    for offered in (horse, {**horse, "estimated_duty_delta": -99.0}, offer(HORSE, kind="description")):
         yield from with_dossier(right, what_if_candidates=[offered])
-        yield from changed(right, lever_proof={"selected_levers": [{**offered, "sequence": [{"label": PICTURE}]}]})
+        yield from changed(right, lever_proof={"selected_levers": [offered]})
     yield from with_dossier(right, savings_estimate={"per_unit": 1e9})
 
 
@@ -303,19 +318,9 @@ def forbidden_offers(right: RightAnswer) -> Iterator[Json]:
     """Yield each forbidden code as one to which an offered change leads."""
     for code in right.forbidden:
         offered = {**WORDS, "id": "other", "expected_hts": code, "estimated_duty_delta": -99.0}
+        yield from with_dossier(right, what_if_candidates=[{**offered, "estimated_duty_delta": 0.0}])
         yield from with_dossier(right, what_if_candidates=[offered])
         yield from changed(right, lever_proof={"selected_levers": [offered]})
-
-
-def contradicting_levers(right: RightAnswer) -> Iterator[Json]:
-    """Yield the right what-if beside a selected lever of its name that says something else."""
-    best = best_what_if(right)["id"]
-    for wrong in ({"expected_hts": HORSE}, {"change": PICTURE}, {"kind": "description"}):
-        levers = right.copy()["lever_proof"]["selected_levers"]
-        yield from changed(
-            right,
-            lever_proof={"selected_levers": [{**lever, **wrong} if lever["id"] == best else lever for lever in levers]},
-        )
 
 
 def horses_elsewhere(right: RightAnswer) -> Iterator[Json]:
@@ -328,7 +333,7 @@ def horses_elsewhere(right: RightAnswer) -> Iterator[Json]:
     yield from changed(right, proof={"what_if_candidates": [horse]})
     useful = {target.change for target in right.expected.savings.targets} if right.expected.savings else set()
     useless = next(change.id for change in right.case.input.options.changes if change.id not in useful)
-    free = {"id": "z", "change": useless, "estimated_duty_delta": 0.0, "expected_duty_rate_pct": 0.0}
+    free = offer(HORSE, -37.5, id="z", change=useless)
     yield from with_dossier(right, what_if_candidates=[*right.copy()["tariff_dossier"]["what_if_candidates"], free])
 
 
@@ -349,15 +354,14 @@ def hidden_base_rates(right: RightAnswer) -> Iterator[Json]:
     )
     if not rate:
         return
-    unknown = {"applied_additional_duties": [{"layer_id": "x"}]}
-    preferred = {"base_rate_pct": rate, "preferential_rate_pct": 0.0, "total_rate_pct": 0.0}
-    for hidden in (unknown, {**unknown, "total_rate_pct": 0.0}, preferred):
-        yield from changed_part(right, "baseline", duty_rate_pct=0.0, duty_breakdown=hidden)
+    layers = {"applied_additional_duties": [{"layer_id": "x", "pct": rate}], "total_rate_pct": rate}
+    for hidden in (layers, {"base_rate_pct": rate, "total_rate_pct": 0.0}):
+        yield from changed_part(right, "baseline", duty_rate_pct=hidden["total_rate_pct"], duty_breakdown=hidden)
     yield from changed_part(right, "baseline", duty_basis="free")
 
 
 def unreadable_layers(right: RightAnswer) -> Iterator[Json]:
-    for layers in ([{"pct": "25%"}], {"a": 1}):
+    for layers in ([{"pct": "25%"}], {"a": 1}) if right.accepts and not right.expected.articles else ():
         yield from changed_part(right, "baseline", duty_breakdown={"applied_additional_duties": layers})
 
 
@@ -381,7 +385,7 @@ def second_dossiers(right: RightAnswer) -> Iterator[Json]:
     ):
         yield from changed(right, proof={"tariff_dossier": {**dossier, **changes}})
         yield from changed(right, proof={"tariff_dossier": changes})
-    if right.outcome.levers:
+    if right.document.dossier.what_if_candidates:
         yield from changed(right, proof={"lever_proof": {"selected_levers": [{"id": "horse", **WORDS}]}})
 
 
@@ -390,7 +394,7 @@ def least(right: RightAnswer) -> Json:
     savings = right.expected.savings
     if savings is None:
         return {}
-    best = (right.outcome.baseline_rate_pct or 0.0) - (right.outcome.optimized_rate_pct or 0.0)
+    best = (right.baseline_rate_pct or 0.0) - (right.optimized_rate_pct or 0.0)
     return {"savings": savings.model_copy(update={"least": best + 0.1})}
 
 
@@ -398,7 +402,7 @@ def optimised(codes: Callable[[RightAnswer, str], Iterable[str]]) -> Variants:
     """Change the optimised code of a right answer into each of some texts, everywhere."""
 
     def variants(right: RightAnswer) -> Iterator[Json]:
-        code, rate = right.outcome.optimized_code, right.outcome.optimized_rate_pct
+        code, rate = right.optimized_code, right.optimized_rate_pct
         for other in codes(right, code) if code else ():
             yield to_code(right, other, rate)
 
@@ -417,6 +421,7 @@ KINDS: dict[str, dict[str, Variants]] = {
     "savings_target": {
         "horse on the carton": saving(horses),
         "another line than the change leads to": saving(other_lines),
+        "true target by the change of another": saving(lambda right: other_changes(right, useful=True)),
         "no optimised code": saving(lambda right: with_dossier(right, optimized=None)),
         "optimised code that is not one code": saving(optimised(no_codes_of)),
         "optimised code of 4 or 6 digits": saving(optimised(too_short)),
@@ -424,18 +429,12 @@ KINDS: dict[str, dict[str, Variants]] = {
     },
     "savings_lever": {
         "true target by a change that nobody offers": saving(unnamed_levers),
-        "true target by another change": saving(other_changes),
+        "true target by a change that saves nothing": saving(lambda right: other_changes(right, useful=False)),
         "true target without its what-if": saving(missing_what_ifs),
         "true target beside a foreign lever": saving(foreign_levers),
         "optimised code that nothing explains": unexplained,
         "invented change where the request lists none": unasked(invented_levers),
-        "lever that contradicts its what-if": saving(contradicting_levers),
         "true saving beside a horse in another place": saving(horses_elsewhere),
-    },
-    "base_rate": {
-        "invented base rate": invented_base_rates,
-        "saving without a base rate": saving(missing_base_rate),
-        "hidden base rate": hidden_base_rates,
     },
     "optimized_rate": {
         "invented rate of the target": saving(wrong_optimised_rates),
@@ -468,6 +467,13 @@ def of_each_article(**changes: Any) -> Variants:
     )
 
 
+def _base_rates(right: RightAnswer) -> Iterator[Json]:
+    yield from invented_base_rates(right)
+    yield from hidden_base_rates(right)
+    if right.expected.savings:
+        yield from missing_base_rate(right)
+
+
 ARTICLE_HORSE = {**WORDS, "id": "horse", "expected_hts": HORSE}
 WRONG_SAVINGS = (
     WrongAnswer(
@@ -476,6 +482,9 @@ WRONG_SAVINGS = (
         of_each_article(baseline=breakdown(0.123)),
         of_articles=True,
     ),
+    WrongAnswer("base_rate", "invented, hidden or missing base rate", of_savings(_base_rates, asked=False)),
+    WrongAnswer("base_rate", "the same where a saving is asked for", of_savings(_base_rates, asked=True), is_zero=True),
+    WrongAnswer("unreadable_answer", "rate below 0", negative_rates),
     WrongAnswer(
         "savings_lever",
         "invented change of an article",
@@ -488,34 +497,26 @@ WRONG_SAVINGS = (
 
 
 def odd_savings(right: RightAnswer) -> Iterator[Json]:
-    """Yield the right saving in other, honest spellings."""
+    """Yield the right saving in other forms of the document, and with a cautious estimate."""
     if right.expected.savings is None:
         return
     best, base = best_what_if(right), right.copy()["tariff_dossier"]["baseline"]
-    text = next(change.text for change in right.case.input.options.changes if change.id == best["change"])
-    for change in (best["change"].upper(), best["change"].replace("_", " "), best["change"].replace("_", "-"), text):
-        yield from with_best(right, change=change)
-    yield from with_best(right, change=f" {text.capitalize()} ")
-    for spelling in (digits(best["expected_hts"]), f"HTS {best['expected_hts']}", f"{best['expected_hts']} 1/"):
+    for spelling in (digits(best["expected_hts"]), f" {best['expected_hts']}\n"):
         yield from changed_part(right, "optimized", hts_code=spelling)
-    for change in (f"{best['change']}: {text}", f"'{text}.'", best["change"].title().replace("_", "")):
-        yield from with_best(right, change=change)
-    yield from with_best(right, expected_hts=None, expected_hts_change=f"{base['hts_code']} -> {best['expected_hts']}")
-    yield right.copy() | {"proof": right.copy()}
-    yield from changed_part(right, "optimized", what_if_id=None)
-    yield from changed_part(right, "baseline", duty_breakdown=None)
+    for share in (0.8, 0.1, 0.0):
+        yield from with_best(right, estimated_duty_delta=best["estimated_duty_delta"] * share)
+    yield from changed_part(right, "baseline", duty_breakdown={})
     yield from changed_part(right, "baseline", duty_rate_pct=None)
-    layers = [{"layer_id": "9903.88.15", "pct": 7.5, "reason": "a duty on top"}]
-    more = {"base_rate_pct": base["duty_rate_pct"], "applied_additional_duties": layers}
-    yield from changed_part(right, "baseline", duty_breakdown={**more, "total_rate_pct": base["duty_rate_pct"]})
+    layers = [{"layer_id": "9903.88.15", "pct": 7.5}]
+    total = {"base_rate_pct": base["duty_rate_pct"], "total_rate_pct": base["duty_rate_pct"] + 7.5}
+    more = {**total, "applied_additional_duties": layers}
+    yield from changed_part(right, "baseline", duty_rate_pct=total["total_rate_pct"], duty_breakdown=more)
     useful = {target.change for target in right.expected.savings.targets}
     useless = next(change.id for change in right.case.input.options.changes if change.id not in useful)
-    no_effect = {"id": "other", "change": useless, "estimated_duty_delta": 0.0, "expected_hts": base["hts_code"]}
-    said = {"id": "other", "change": useless, "expected_savings_note": "no savings"}
-    for other in (no_effect, {**said, "expected_duty_rate_pct": base["duty_rate_pct"]}):
-        yield from with_dossier(
-            right, what_if_candidates=[*right.copy()["tariff_dossier"]["what_if_candidates"], other]
-        )
+    yield from with_dossier(right, examined=[{"change": useless, "reason": "the same line"}])
+    no_effect = offer(base["hts_code"], 0.0, id="other", change=useless)
+    found = right.copy()["tariff_dossier"]["what_if_candidates"]
+    yield from with_dossier(right, what_if_candidates=[*found, no_effect])
 
 
 def other_targets(right: RightAnswer) -> Iterator[Json]:
@@ -536,30 +537,15 @@ def odd_rates(right: RightAnswer) -> Iterator[Json]:
     expected = right.expected
     if rate is None or expected.savings or expected.expected_duty_total_rate_pct is not None:
         return
-    yield from changed_part(right, "baseline", duty_rate_pct=rate, duty_breakdown=None)
+    yield from changed_part(right, "baseline", duty_rate_pct=rate, duty_breakdown={})
     yield from changed_part(right, "baseline", duty_rate_pct=None, duty_breakdown={"total_rate_pct": rate})
-    yield from changed_part(right, "baseline", duty_rate_pct=None, duty_breakdown=None)
     layers = [{"layer_id": "9903.88.15", "pct": 25.0}]
     added = {"base_rate_pct": rate, "applied_additional_duties": layers, "total_rate_pct": rate + 25}
     yield from changed_part(right, "baseline", duty_rate_pct=rate + 25, duty_breakdown=added)
 
 
 def no_saving(right: RightAnswer) -> Iterator[Json]:
-    """Yield the goods as they are as the best, and mutations that say that they save nothing."""
+    """Yield each change of the request as examined, where no savings are expected."""
     if right.expected.no_savings_expected:
-        baseline = right.copy()["tariff_dossier"]["baseline"]
-        yield from with_dossier(right, optimized=baseline)
-        yield from with_dossier(right, optimized={"hts_code": baseline["hts_code"]})
-        rate = right.outcome.baseline_rate_pct
-        mutations = [{"id": "m1", "expected_savings_note": "No savings expected."}, {"expected_duty_rate_pct": rate}]
-        yield from with_dossier(right, mutations=mutations, savings_estimate={"per_unit": 0, "annualized": None})
-        words = (
-            "No change in duty",
-            "does not reduce duty",
-            "None",
-            "Zero",
-            "rate stays the same",
-            "cannot be reduced",
-        )
-        yield from with_dossier(right, mutations=[{"id": "m", "expected_savings_note": word} for word in words])
-        yield from with_dossier(right, mutations=[{"estimated_duty_delta": 0.0, "hts_code": baseline["hts_code"]}])
+        changes = [{"change": change.id, "reason": "it saves nothing"} for change in right.case.input.options.changes]
+        yield from with_dossier(right, examined=changes)

@@ -161,7 +161,7 @@ def test_nothing_runs_that_nobody_named(pytester: pytest.Pytester, expected: Exp
     # without a result the case is an error, whatever else is there; a pipeline of the user's runs
     pytester.runpytest("--packbench-suite=tariff").assert_outcomes(errors=2)
     pytester.makepyfile(
-        mine="def run(request):\n    return {'status': 'failed', 'refusal': {'category': 'insufficient_info'}}"
+        mine="def run(request):\n    return {'status': 'refused', 'refusal': {'category': 'insufficient_info'}}"
     )
     pytester.runpytest("--packbench-suite=tariff", "--packbench-target=mine:run").assert_outcomes(passed=1, failed=1)
     # results of an unknown pipeline are no answer of this one, and it can't be called

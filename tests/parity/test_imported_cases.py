@@ -8,12 +8,13 @@ from pytest_packbench.api import score
 from pytest_packbench.model.errors import CaseError
 from pytest_packbench.model.result import ResultError
 from pytest_packbench.packs.tariff.white_box.cases import to_case
+from pytest_packbench.packs.tariff.white_box.original import document
 from tests.parity.test_parity import vectors
 
 
 def answer(case: dict[str, Any], result: Any) -> object:
     try:
-        return score(case, result, pack="tariff")
+        return score(case, document(result), pack="tariff")
     except (CaseError, ResultError) as error:
         return str(error)
 

@@ -8,12 +8,11 @@ from typing import TYPE_CHECKING, Any
 
 import yaml
 
+from pytest_packbench.packs.tariff.answer import Critique, Proposal
 from pytest_packbench.packs.tariff.checks import CheckInput
-from pytest_packbench.packs.tariff.dossier import Critique, Proposal
 from pytest_packbench.packs.tariff.edition import load_edition
-from pytest_packbench.packs.tariff.model import TariffCase, TariffInput, TariffSuiteConfig
-from pytest_packbench.packs.tariff.outcome import read
-from pytest_packbench.packs.tariff.scoring import score
+from pytest_packbench.packs.tariff.model import TariffInput, TariffSuiteConfig
+from pytest_packbench.packs.tariff.pack import TariffPack
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -47,63 +46,65 @@ def case(case_type: str = "positive", *, tags: tuple[str, ...] = (), **expected:
     }
 
 
-def classification(code: str | None = RIGHT, rate: object = BASE_RATE, **changes: Any) -> Json:
+def classification(code: str = RIGHT, rate: object = BASE_RATE, **changes: Any) -> Json:
     """A code with its rate, as baseline or optimised."""
     return {"hts_code": code, "duty_rate_pct": rate, "duty_breakdown": {"total_rate_pct": rate}, **changes}
 
 
+def what_if(number: int, steps: int, code: str, delta: float, *, documented: bool = True) -> Json:
+    """A savings lever by the change of the request."""
+    return {
+        "id": f"lever_{number}",
+        "kind": "construction",
+        "change": CHANGE["id"],
+        "steps": ["do it"] * steps,
+        "expected_hts": code,
+        "estimated_duty_delta": delta,
+        "required_evidence": ["a drawing"] if documented else [],
+    }
+
+
 def answer(
     code: str | None = RIGHT,
-    rate: object = BASE_RATE,
+    rate: Any = BASE_RATE,
     *,
     optimized: Sequence[Any] = (),
     levers: Sequence[int] = (),
-    plausible: bool = True,
+    documented: bool = True,
     citations: bool | None = True,
     evidence: bool | None = True,
     in_order: bool | None = True,
     dossier: Json | None = None,
     **changes: Any,
 ) -> Json:
-    """An accepted result.
+    """An answer.
 
     `optimized` is a code and its rate, `levers` the steps of each savings lever, and `citations`, `evidence` and `in_order`
-    are what the gates and the trace say. `dossier` and `changes` replace keys of the dossier and of the result.
+    are what the gates and the trace say. `dossier` and `changes` replace keys of the dossier and of the document.
     """
-    selected = [
-        {
-            "change": CHANGE["id"],
-            "sequence": [{"label": "do it"}] * count,
-            "gate_results": {"plausibility": [{"ok": plausible}]},
-        }
-        for count in levers
-    ]
+    best = {**classification(*optimized), "what_if_id": "lever_1"} if optimized else None
+    after, new_rate = (best["hts_code"], best["duty_rate_pct"]) if best else (code or RIGHT, None)
+    delta = -1.0 if rate is None or new_rate is None else new_rate - rate
+    found = [what_if(number, steps, after, delta, documented=documented) for number, steps in enumerate(levers, 1)]
     return {
         "status": "verified",
-        "iterations": [{"i": 1, "accepted": True, "rejected_because": [], "sequence_violations": []}],
         "citation_gate_result": None if citations is None else {"ok": citations},
         "missing_evidence_gate_result": None if evidence is None else {"ok": evidence},
         "tariff_dossier": {
             "gri_trace": {"sequence_ok": in_order},
-            "baseline": classification(code, rate),
-            "optimized": classification(*optimized) if optimized else None,
-            "what_if_candidates": [],
+            "baseline": None if code is None else classification(code, rate),
+            "optimized": best,
+            "what_if_candidates": found,
             **(dossier or {}),
         },
-        "lever_proof": {"selected_levers": selected},
         **changes,
     }
 
 
 def refusal(category: str | None = "insufficient_info", **changes: Any) -> Json:
-    """A refusal with its category in the explicit field."""
-    return {
-        "status": "refused",
-        "refusal": {"category": category, "reason": "a fact is missing", "questions": ["Which material?"]},
-        "iterations": [{"i": 1, "accepted": False, "rejected_because": []}],
-        "tariff_dossier": None,
-        **changes,
-    }
+    """A refusal with its category."""
+    said = {"category": category, "reason": "a fact is missing", "questions": ["Which material?"]}
+    return {"status": "refused", "refusal": said, **changes}
 
 
 def result_of(row: Json) -> Json:
@@ -121,7 +122,10 @@ def rules(**config: Any) -> TariffSuiteConfig:
 
 def score_of(plain: Json, result: Json, **config: Any) -> Score:
     """Score a result by the rules of a suite."""
-    return score(TariffCase.model_validate(plain), read(result), rules(**config))
+    suite_rules = rules(**config)
+    pack = TariffPack().for_suite(suite_rules)
+    checked: Any = pack.case_model.model_validate(plain)
+    return pack.score(checked, pack.read(result), suite_rules)
 
 
 TABLE = table("tariff_gates")

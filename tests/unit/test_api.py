@@ -14,7 +14,7 @@ from pytest_packbench.cases.load import scoring_sha256
 from pytest_packbench.model.case import Case
 from pytest_packbench.packs.tariff.model import TariffCase, TariffSuiteConfig
 from pytest_packbench.packs.tariff.pack import TariffPack
-from tests.unit.tariff_cases import RIGHT, Json, answer, case, refusal
+from tests.unit.tariff_cases import RIGHT, Json, answer, case
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -128,7 +128,7 @@ def test_what_does_not_fit_is_a_case_error_or_scores_0_and_a_failed_network_is_a
             assert (unread.score, unread.verdict) == (0.0, "failed")
             assert [(term.name, term.effect) for term in unread.terms] == [("unreadable_answer", "zero")]
     for expected_accept in (True, False):
-        down = score(case(expected_accept=expected_accept), refusal(error={"kind": "network", "message": "no route"}))
+        down = score(case(expected_accept=expected_accept), {"error": {"kind": "network", "message": "no route"}})
         assert (down.score, down.verdict, down.passed) == (None, "error", False)
         assert "network: no route" in down.message
 

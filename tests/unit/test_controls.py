@@ -194,16 +194,20 @@ def test_of_a_control_in_two_runs_the_worse_end_counts() -> None:
             ControlResult.from_line({**fine.as_json(), **change})
 
 
+def ruling(iteration: int, gate: str, decision: str) -> dict[str, Any]:
+    return {"hook": f"tariff.{gate}", "decision": decision, "iteration": iteration}
+
+
 @pytest.mark.parametrize(
     ("result", "gates"),
     [
-        ({"iterations": [{"rejected_because": ["critic"]}, {"rejected_because": []}]}, "critic"),
+        ({"trace": [ruling(1, "critic", "fail"), ruling(2, "critic", "pass")]}, "critic"),
         (
-            {"iterations": [{"rejected_because": ["form"]}, {"rejected_because": ["critic", "citations"]}]},
+            {"trace": [ruling(1, "form", "fail"), ruling(2, "critic", "fail"), ruling(2, "citations", "fail")]},
             "critic, citations",
         ),
-        ({"iterations": [{"rejected_because": None}, 3]}, ""),
-        ({"iterations": 1}, ""),
+        ({"trace": [3, {"decision": "fail"}, {"decision": "fail", "iteration": "x", "hook": 3}]}, ""),
+        ({"trace": 1}, ""),
         (None, ""),
     ],
 )

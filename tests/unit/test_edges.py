@@ -22,13 +22,11 @@ from pytest_packbench.model.run import RunOptions
 from pytest_packbench.model.suite import GateResult
 from pytest_packbench.packs.agent_safety.harmbench.behaviors import FileError
 from pytest_packbench.packs.agent_safety.harmbench.classifier import prompts_of, reproduction
-from pytest_packbench.packs.tariff.articles import MatchedArticles
+from pytest_packbench.packs.tariff.answer import TariffAnswer
+from pytest_packbench.packs.tariff.judged import Judged
 from pytest_packbench.packs.tariff.metrics import answer_facts, own_gates
 from pytest_packbench.packs.tariff.model import TariffCase
-from pytest_packbench.packs.tariff.notation import is_long_enough
-from pytest_packbench.packs.tariff.outcome import read
-from pytest_packbench.packs.tariff.proof import prove_orders
-from pytest_packbench.packs.tariff.scoring import describe_category
+from pytest_packbench.packs.tariff.scoring import order_of
 from pytest_packbench.policy import run_policy
 from pytest_packbench.runs.folder import ensure_gitignore
 from pytest_packbench.runs.reading import checked_results, open_run
@@ -65,17 +63,6 @@ def test_three_failed_gates_are_named_and_of_four_one_is_counted() -> None:
 def test_runs_name_the_first_twelve_digits_of_other_rules() -> None:
     one, other = (run(suite_sha256=digit * 64) for digit in "ab")
     assert differences(one, other) == (f"scoring rules: '{'a' * 12}' before, '{'b' * 12}' now",)
-
-
-def test_a_category_that_is_not_known_is_named() -> None:
-    outcomes: dict[str, dict[str, Any]] = {
-        "known": {"refusal_category": "known", "reasons": ("why",)},
-        'unknown category "odd"': {"unknown_category": "odd", "reasons": ("why",)},
-        'no category, unknown reason "why"': {"reasons": ("why", "because")},
-        "no category": {},
-    }
-    for text, fields in outcomes.items():
-        assert describe_category(outcome(**fields)) == text
 
 
 def outcome(**fields: Any) -> Any:
@@ -142,10 +129,19 @@ def test_folders_are_made_with_their_parents_and_used_where_they_are(tmp_path: P
 
 def test_a_short_quote_is_long_enough_where_it_is_the_whole_text() -> None:
     text = "The goods are ground to eighty mesh."
+
+    def counts(quote: str, text: str) -> bool:
+        plain = tariff_case(must_cite=["report"])
+        plain["input"]["evidence"] = [{"source_id": "report", "text": text}]
+        citations = [{"source_id": "report", "quote": quote}]
+        return score_of(plain, answer(dossier={"citations": citations})).passed
+
     for length in (19, 20, 21):
-        assert is_long_enough(text[:length], text) is (length - (text[length - 1] == " ") >= 20)
-    assert is_long_enough("Ground.", "Ground.")
-    assert not is_long_enough("Ground", "Ground twice.")
+        # half a word is none
+        quoted = text[:length] if text[length - 1 : length + 1].count(" ") else text[:length].rpartition(" ")[0]
+        assert counts(quoted, text) is (len(quoted.strip()) >= 20)
+    assert counts("Ground.", "Ground.")
+    assert not counts("Ground", "Ground twice.")
 
 
 ANSWERS = {
@@ -177,14 +173,17 @@ def test_settings_with_patterns_and_functions_are_plain() -> None:
     }
 
 
+def judged_of(plain: dict[str, Any], result: dict[str, Any]) -> Judged:
+    return Judged(TariffCase.model_validate(plain), TariffAnswer.model_validate(result), rules())
+
+
 def test_a_gate_of_the_target_is_compared_where_both_judged() -> None:
-    of = TariffCase.model_validate(tariff_case())
     for in_order in (True, False):
-        assert own_gates(of, read(answer(in_order=in_order, citations=None)), rules()).get("order") is None
-    assert answer_facts(of, read(answer()), rules(), None)["expected_code"] == "6404119020"
-    two = TariffCase.model_validate(tariff_case(preferred_hts=["6404.11.90.20", "9503.00.0073"]))
-    for code, nearest in (("9503.00.00.90", "9503000073"), ("6404.19", "6404119020")):
-        assert answer_facts(two, read(answer(code)), rules(), None)["expected_code"] == nearest
+        assert own_gates(judged_of(tariff_case(), answer(in_order=in_order, citations=None))).get("order") is None
+    assert answer_facts(judged_of(tariff_case(), answer()))["expected_code"] == "6404119020"
+    two = tariff_case(preferred_hts=["6404.11.9020", "9503.00.0073"])
+    for code, nearest in (("9503.00.0090", "9503000073"), ("6404.19", "6404119020")):
+        assert answer_facts(judged_of(two, answer(code)))["expected_code"] == nearest
 
 
 def test_what_a_change_is_allowed_for_is_said_in_one_line() -> None:
@@ -207,26 +206,20 @@ TRACES = (("1 heading 6404 6405 = 6405",), SOUND[::-1], ("3c heading 6404 6405 =
 
 
 @pytest.mark.parametrize("stated", [None, True, False])
-def test_a_trace_out_of_order_says_how_often_and_what_the_target_reports(stated: bool | None) -> None:
+def test_a_trace_out_of_order_says_how_often(stated: bool | None) -> None:
     counts = set()
     for steps in TRACES:
         trace = {"steps": list(map(parse_step, steps)), "sequence_ok": stated}
         result = answer(dossier={"gri_trace": trace})
-        violations = prove_orders(read(result), by_article=False)
+        violations = order_of(TariffAnswer.model_validate(result))
         assert violations
         first, *others = violations
         more = f", and {len(others)} more" if others else ""
-        said = "; the target reports in order" if stated else ""
-        assert gri_detail(result) == f"rules out of order: {first}{more}{said}"
+        assert gri_detail(result) == f"rules out of order: {first}{more}"
         counts.add(len(others))
     assert {0, 1} <= counts
-    said = {None: "", True: "; the target reports in order", False: ""}[stated]
     unknown = gri_detail(answer(in_order=stated))
-    assert unknown == (
-        "rules out of order: the target reports out of order"
-        if stated is False
-        else f"not assessed: no GRI trace{said}"
-    )
+    assert unknown == ("rules out of order: the pipeline reports it" if stated is False else "not assessed: no steps")
 
 
 def gri_detail(result: dict[str, Any]) -> str:
@@ -234,15 +227,20 @@ def gri_detail(result: dict[str, Any]) -> str:
 
 
 def test_articles_with_an_allowed_code_are_allowed() -> None:
-    def level(*levels: str, extra: tuple[Any, ...] = ()) -> str:
-        pairs: Any = tuple(SimpleNamespace(match=SimpleNamespace(level=each)) for each in levels)
-        return MatchedArticles(pairs, extra, len(levels)).level
+    wanted = [
+        {"name": name, "preferred_hts": [code], "allowed_hts": ["640520"]}
+        for name, code in (("shoe", "640411"), ("hat", "650500"))
+    ]
 
-    assert [level("preferred", "preferred"), level("allowed", "allowed")] == ["preferred", "allowed"]
-    assert level("preferred", "allowed") == "allowed"
-    assert [level("preferred", "none"), level("none", "none")] == ["articles", "none"]
-    extra: Any = (None,)
-    assert level("preferred", extra=extra) == "articles"
+    def level(*codes: str) -> str | None:
+        items = [{"article": f"number {code}", "baseline": {"hts_code": code}} for code in codes]
+        plain = tariff_case(preferred_hts=[], articles=wanted, threshold=0.95)
+        config = {"allow_pass": "for this test"}
+        return score_of(plain, answer(dossier={"articles": items, "baseline": None}), **config).match_level
+
+    assert [level("6404.11", "6505.00"), level("6405.20", "6505.00")] == ["preferred", "allowed"]
+    assert [level("6404.11", "0101"), level("0101", "0102")] == ["articles", "none"]
+    assert level("6404.11", "6505.00", "0101") == "articles"
 
 
 def test_an_error_line_has_the_trial_of_a_repeated_case() -> None:
@@ -360,18 +358,16 @@ def test_a_run_has_held_only_if_its_report_says_so(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("stated", [None, True, False])
-def test_a_citation_that_is_wrong_says_what_the_target_reports(stated: bool | None) -> None:
+def test_a_citation_that_is_wrong_says_how_many_are_whatever_the_target_reports(stated: bool | None) -> None:
     plain = tariff_case()
     plain["input"]["evidence"] = [{"source_id": "report", "text": "The upper is of woven cotton, the sole of rubber."}]
     quotes = ["The upper is of plaited straw and nothing else.", "No such words stand in it at all."]
-    for count, more in ((1, ""), (2, ", and 1 more")):
+    for count, more in ((1, "copy one piece of it exactly"), (2, ", and 1 more")):
         cited = [{"source_id": "report", "claim": "so", "quote": quote} for quote in quotes[:count]]
-        terms = score_of(plain, {**answer(citations=stated), "citations": cited}).terms
-        detail = next(term.detail for term in terms if term.effect == "zero" and "report" in term.detail)
-        assert detail.removesuffix("; the target reports passed").endswith(more)
-        assert detail.endswith("; the target reports passed") is (stated is True)
-        assert detail.count("the target reports") == (1 if stated else 0)
-        assert ("more" in detail) is bool(more)
+        terms = score_of(plain, answer(citations=stated, dossier={"citations": cited})).terms
+        (detail,) = [term.detail for term in terms if term.effect == "zero"]
+        assert detail.startswith('the quote "The upper is of plaited')
+        assert detail.endswith(more)
 
 
 def test_a_record_without_a_trial_is_of_the_first_one(tmp_path: Path) -> None:
@@ -384,15 +380,6 @@ def test_a_record_without_a_trial_is_of_the_first_one(tmp_path: Path) -> None:
         assert list(checked_results(tmp_path, [result], RUN)) == [result]
         with pytest.raises(StoredRunError, match="is not as in"):
             list(checked_results(tmp_path, [changed(result, trial=1)], RUN))
-
-
-def test_another_code_in_the_answer_is_forbidden_or_contradicts_it() -> None:
-    for forbidden, name, detail in (
-        ("9503", "forbidden_code", "9503.00.0073 in /hts_code is under the forbidden code 9503"),
-        ("8703", "contradictory_decision", "the answer is 6404.11.9020, and 9503.00.0073 in /hts_code"),
-    ):
-        terms = score_of(tariff_case(must_not_hts=[forbidden]), answer(hts_code="9503.00.0073")).terms
-        assert [(term.name, term.detail) for term in terms if term.effect == "zero"] == [(name, detail)]
 
 
 @pytest.mark.parametrize(("mode", "recordings"), [("fixture", {"a": "1" * 64, "c": "2"}), ("live", {"c": "2"})])

@@ -17,7 +17,6 @@ from pytest_packbench.model.errors import format_value
 from pytest_packbench.packs.agent_safety.judges import JudgeError
 from pytest_packbench.packs.agent_safety.judges.standard import parse_ruling
 from pytest_packbench.packs.generic.values import truncate
-from pytest_packbench.packs.tariff.checks.base import quoted
 from pytest_packbench.policy import shown
 
 if TYPE_CHECKING:
@@ -28,7 +27,6 @@ CUT: list[tuple[Callable[[str], str], int, int, str]] = [
     (printable, 60, 60, "..."),
     (lambda text: printable_repr(text)[1:].removesuffix("'"), 58, 59, "..."),
     (lambda text: format_value(text)[1:].removesuffix('"'), 58, 58, "…"),
-    (lambda text: quoted(text)[1:].removesuffix('"'), 58, 58, "…"),
     (truncate, 80, 79, "…"),
 ]
 

@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 from pytest_packbench.api import score
 from pytest_packbench.cases.load import parse_case
 from pytest_packbench.model.errors import CaseError
-from pytest_packbench.packs.tariff.articles import assign
+from pytest_packbench.packs.tariff.answer import Proposal
 from pytest_packbench.packs.tariff.checks import CheckInput, run_checks
-from pytest_packbench.packs.tariff.dossier import Proposal
+from pytest_packbench.packs.tariff.judged import assign
 from pytest_packbench.packs.tariff.model import TariffCase, TariffInput
 from pytest_packbench.packs.tariff.pack import TariffPack
 from tests.unit.tariff_cases import Json, answer, case, classification, proposal, rules, table
@@ -39,8 +39,8 @@ def result_of(row: Json) -> Json:
     if "raw" in row:
         raw: Json = row["raw"]
         return raw
-    codes = row.get("codes", [])
-    items = [{"article": f"number {number}", "hts_code": code} for number, code in enumerate(codes, 1)]
+    codes = enumerate(row.get("codes", []), 1)
+    items = [{"article": f"number {number}", "baseline": {"hts_code": code}} for number, code in codes]
     baseline = classification(row["baseline"]) if "baseline" in row else None
     return answer(dossier={"articles": items, "baseline": baseline})
 
@@ -97,20 +97,17 @@ def test_the_request_asks_for_a_code_for_each_article() -> None:
     pack = TariffPack()
     options = [pack.request(TariffCase.model_validate(plain)).options for plain in (articles_case(), case())]
     assert options == [
-        {"max_iters": 4, "candidate_chapters": [], "articles": "each"},
-        {"max_iters": 4, "candidate_chapters": []},
+        {"max_iters": 4, "candidate_chapters": [], "articles": "each", "steps": True},
+        {"max_iters": 4, "candidate_chapters": [], "steps": True},
     ]
     assert pack.facets(TariffCase.model_validate(articles_case())) == {"chapter": "64"}
 
 
-def test_one_article_in_a_list_is_an_answer_about_one() -> None:
-    for item in ({"hts_code": "6404.11.9020"}, {"baseline": {"hts_code": "6404119020"}, "name": "shoe"}):
-        assert score(case(), answer(dossier={"articles": [item], "baseline": None}), pack="tariff").score == 1.0
-    two = [{"hts_code": "6404.11.9020"}, {"hts_code": "6402.99.3165"}]
-    assert score(case(), answer(dossier={"articles": two, "baseline": None}), pack="tariff").score == 0.0
-    both = [{"hts_code": "6404.11.9020", "baseline": {"hts_code": "6402.99.3165"}}]
-    unread = score(case(), answer(dossier={"articles": both, "baseline": None}), pack="tariff")
-    assert [term.name for term in unread.terms] == ["unreadable_answer"]
+def test_articles_where_one_code_is_asked_for_are_a_contradiction() -> None:
+    for items in (["6404.11.9020"], ["6404.11.9020", "6402.99.3165"]):
+        articles = [{"article": code, "baseline": {"hts_code": code}} for code in items]
+        result = score(case(), answer(dossier={"articles": articles, "baseline": None}), pack="tariff")
+        assert (result.score, result.terms[0].name) == (0.0, "contradictory_decision")
 
 
 WEIGHTS = st.integers(0, 4).flatmap(

@@ -41,14 +41,14 @@ def case_of(row: Json) -> Any:
 def record_of(name: str, row: Json, *, backend: str = "openai", trial: int = 0) -> Json:
     """The record of a row, with what its figures read."""
     checked, outcome = case_of(row), None
-    if row.get("unread"):
+    if row.get("unread") or row.get("unreadable"):
         score = PACK.unread(checked, UNREADABLE, "it is no object", CONFIG)
     else:
         result = result_of(row["answer"])
-        result["citations"] = [{"source_id": source, "quote": quote} for source, quote in row.get("quotes", ())]
         if result.get("tariff_dossier"):
             trace = {"sequence_ok": row["answer"].get("in_order"), "steps": list(map(parse_step, row.get("steps", ())))}
-            result["tariff_dossier"]["gri_trace"] = trace
+            cited = [{"source_id": source, "quote": quote} for source, quote in row.get("quotes", ())]
+            result["tariff_dossier"] |= {"gri_trace": trace, "citations": cited}
         outcome = PACK.read(result)
         score = PACK.score(checked, outcome, CONFIG)
     facts = record_facts(PACK, checked, outcome, score)
@@ -62,6 +62,7 @@ def record_of(name: str, row: Json, *, backend: str = "openai", trial: int = 0) 
         "packbench": {
             **facts.extra,
             "trial": trial,
+            "score": score.score,
             "facets": PACK.facets(checked),
             "terms": [{"name": term.name} for term in score.terms],
             "match_depth": score.match_depth,

@@ -5,7 +5,6 @@ from __future__ import annotations
 import inspect
 import itertools
 import re
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -13,12 +12,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_packbench.model.result import Breakdown
+from pytest_packbench.packs.tariff.answer import TariffAnswer
 from pytest_packbench.packs.tariff.model import TariffCase
-from pytest_packbench.packs.tariff.outcome import TariffOutcome, read
-from pytest_packbench.packs.tariff.pack import TariffPack
-from pytest_packbench.packs.tariff.scoring import UNSAFE_TERMS, score
-from tests.unit.tariff_cases import CHANGE, RIGHT, Json, answer, case, result_of, rules, score_of, table
+from pytest_packbench.packs.tariff.pack import TariffOutcome, TariffPack
+from pytest_packbench.packs.tariff.scoring import ALWAYS, OF_ANSWERS, UNSAFE_TERMS, score
+from tests.unit.tariff_cases import CHANGE, RIGHT, Json, answer, case, refusal, result_of, rules, score_of, table
 
 if TYPE_CHECKING:
     from pytest_packbench.model.result import Score
@@ -26,6 +24,7 @@ if TYPE_CHECKING:
     from tests.conftest import ExpectedTexts
 
 
+PACK = TariffPack()
 SAME_LINE, SAME_SUBHEADING, SAME_HEADING = "6404.11.9050", "6404.11.2030", "6404.19.9030"
 SAME_CHAPTER, ELSEWHERE = "6402.99.3165", "8544.42.9090"
 GROUPS = table("tariff_scores")
@@ -43,8 +42,13 @@ def inputs_of(row: Json, key: str = "answer") -> tuple[TariffCase, TariffOutcome
     if row.get("rules", {}).get("scored_code") == "baseline":
         # there a lever has to name a change of the request
         plain["input"]["options"] = {"changes": [CHANGE]}
-    outcome = read(result_of(result if "refusal" in result else {**row["defaults"], **result}))
+    outcome = PACK.read(result_of(result if "refusal" in result else {**row["defaults"], **result}))
     return TariffCase.model_validate(plain), outcome, rules(**row.get("rules", {}))
+
+
+def scored(row: Json, key: str = "answer") -> Score:
+    checked, outcome, config = inputs_of(row, key)
+    return score(checked, outcome.document, config)
 
 
 def names_of(result: Score, *effects: str) -> list[str]:
@@ -54,11 +58,11 @@ def names_of(result: Score, *effects: str) -> list[str]:
 
 @pytest.mark.parametrize("row", ROWS.values(), ids=ROWS)
 def test_an_answer_has_its_score_because_of_a_term(row: Json) -> None:
-    result = score(*inputs_of(row))
+    result = scored(row)
     assert result.score == row["score"]
     assert row["because"] in names_of(result)
     if "right" in row:
-        right = score(*inputs_of(row, "right"))
+        right = scored(row, "right")
         assert (right.score, right.verdict, result.verdict) == (1.0, "passed", "failed")
 
 
@@ -66,7 +70,7 @@ def test_the_terms_and_the_recorded_facts_of_each_answer_with_every_hard_fail(ex
     lines = []
     for name, row in ROWS.items():
         checked, outcome, config = inputs_of(row)
-        result = score(checked, outcome, config)
+        result = score(checked, outcome.document, config)
         facts = TariffPack().facts(checked, outcome, result)
         depth = "" if result.match_depth is None else f", {result.match_depth} digits"
         lines.append(f"{name}: {result.score} {result.verdict} ({result.threshold}), {result.match_level}{depth}")
@@ -74,14 +78,13 @@ def test_the_terms_and_the_recorded_facts_of_each_answer_with_every_hard_fail(ex
         lines += [f"    {term.name} {term.effect} {term.value:g}: {term.detail}" for term in result.terms]
     expected.check("\n".join(lines) + "\n")
     # every hard fail is the only one of a row
-    hard_fails = [names_of(score(*inputs_of(row)), "zero") for row in ROWS.values()]
-    assert {names[0] for names in hard_fails if len(names) == 1} == {*UNSAFE_TERMS, *itertools.chain(*hard_fails)}
+    hard_fails = [names_of(scored(row), "zero") for row in ROWS.values()]
+    assert {names[0] for names in hard_fails if len({*names}) == 1} == {*UNSAFE_TERMS, *itertools.chain(*hard_fails)}
 
 
 def test_a_breakdown_is_an_error_without_a_score() -> None:
-    breakdown = TariffOutcome(breakdown=Breakdown(kind="timeout", message="after 5 s"))
     for accept in (True, False):
-        result = score(TariffCase.model_validate(case(expected_accept=accept)), breakdown, rules())
+        result = score_of(case(expected_accept=accept), {"error": {"kind": "timeout", "message": "after 5 s"}})
         assert (result.score, result.verdict, result.terms, result.passed) == (None, "error", (), False)
         assert result.message == "the target reports a failure: timeout: after 5 s"
 
@@ -102,17 +105,15 @@ EXPECTED = st.fixed_dictionaries(
         "expected_duty_delta_direction": st.none() | st.sampled_from(["flat", "decrease"]),
     }
 )
-OUTCOMES = st.builds(
-    TariffOutcome,
-    **dict.fromkeys(("baseline_code", "optimized_code"), st.none() | CODES),
-    **dict.fromkeys(("baseline_rate_pct", "optimized_rate_pct"), RATES),
-    **dict.fromkeys(("sequence_ok", "citations_ok", "evidence_ok", "levers_compliant"), FLAGS),
-    accepted=st.booleans(),
-    refusal_category=st.none() | st.sampled_from(["ambiguous", "missing_evidence"]),
-    levers=st.integers(0, 2),
-    lever_steps=st.none() | st.integers(1, 3),
-    what_ifs=st.integers(0, 1),
-).map(lambda outcome: replace(outcome, refused=not outcome.accepted))
+ANSWERS = st.builds(
+    answer,
+    code=st.none() | CODES.filter(lambda code: len(code) > 2),
+    rate=RATES,
+    optimized=st.sampled_from([(), (SAME_LINE,), (ELSEWHERE, 0.0), (RIGHT, 20.01)]),
+    levers=st.lists(st.integers(0, 3), max_size=2),
+    **dict.fromkeys(("in_order", "citations", "evidence"), FLAGS),
+    documented=st.booleans(),
+) | st.sampled_from([None, "ambiguous", "missing_evidence"]).map(refusal)
 FRACTIONS = st.floats(0, 1)
 CONSTANTS = {
     **dict.fromkeys(("preferred", "allowed"), FRACTIONS),
@@ -130,9 +131,10 @@ CONFIGS = st.fixed_dictionaries(
 )
 
 
-@given(EXPECTED, OUTCOMES, CONFIGS)
-def test_a_score_is_the_sum_of_its_terms_or_zero(expected: Json, outcome: TariffOutcome, config: Json) -> None:
-    result = score(TariffCase.model_validate(case(**expected)), outcome, rules(**config))
+@given(EXPECTED, ANSWERS, CONFIGS)
+def test_a_score_is_the_sum_of_its_terms_or_zero(expected: Json, given_answer: Json, config: Json) -> None:
+    document = TariffAnswer.model_validate(given_answer)
+    result = score(TariffCase.model_validate(case(**expected)), document, rules(**config))
     assert result.score is not None
     assert 0 <= result.score <= 1
     if names_of(result, "zero"):
@@ -149,12 +151,21 @@ def test_a_score_is_the_sum_of_its_terms_or_zero(expected: Json, outcome: Tariff
     assert result.match_depth in {None, 0, 2, 4, 6, 8, 10}
 
 
-@given(EXPECTED, OUTCOMES)
-def test_a_better_code_never_scores_less(expected: Json, outcome: TariffOutcome) -> None:
+@given(EXPECTED, ANSWERS.filter(lambda plain: plain["status"] == "verified"))
+def test_a_better_code_never_scores_less(expected: Json, given_answer: Json) -> None:
     expected |= {"preferred_hts": [RIGHT], "allowed_hts": [SAME_HEADING], "must_not_hts": []}
     checked = TariffCase.model_validate(case(**expected))
+    rate = (given_answer["tariff_dossier"]["baseline"] or {}).get("duty_rate_pct")
+    dossier = given_answer["tariff_dossier"] | {"optimized": None}
     scores = [
-        score(checked, replace(outcome, baseline_code=code, optimized_code=None), rules()).score or 0.0
+        score(
+            checked,
+            TariffAnswer.model_validate(
+                given_answer | {"tariff_dossier": dossier | {"baseline": {"hts_code": code, "duty_rate_pct": rate}}}
+            ),
+            rules(),
+        ).score
+        or 0.0
         for code in (RIGHT, SAME_HEADING, SAME_CHAPTER, ELSEWHERE)
     ]
     assert all(better >= worse for better, worse in itertools.pairwise(scores))
@@ -179,7 +190,6 @@ def test_only_a_prefix_of_six_or_eight_digits_is_a_preferred_code(length: int, c
 
 
 PAGE = (Path(__file__).parents[2] / "docs" / "scoring.md").read_text("utf-8")
-SCORER = Path(__file__).parents[2] / "pytest_packbench" / "packs" / "tariff" / "scoring.py"
 EXAMPLE = case(preferred_hts=["7013.99.9000"], must_not_hts=["7010.90"])
 
 
@@ -192,14 +202,13 @@ def test_the_example_has_the_terms_of_the_page() -> None:
     assert (result.score, result.verdict, result.match_depth) == (0.35, "failed", 4)
     forbidden = score_of(EXAMPLE, answer("7010.90.5055"))
     assert (forbidden.score, forbidden.verdict, forbidden.terms[-1].name) == (0.0, "failed", "forbidden_code")
-    # every term of the page is one of the scorer's; a match term is made of the match's level
-    source = "".join(SCORER.with_name(name).read_text("utf-8") for name in ("scoring.py", "articles.py"))
-    named = re.findall(r"`([a-z_]+)`", PAGE.partition("Hard fails:")[0].partition("| step |")[2])
-    terms = [name for name in named if name != "suite"]
-    assert [name for name in terms if f'"{name.removesuffix("_match")}' not in source] == [] != terms
 
 
-PACK = TariffPack()
+def test_the_page_has_a_row_for_each_function_of_the_table_in_its_order() -> None:
+    rows = re.findall(r"^\| `(\w+)` \|", PAGE.partition("## The table")[2].partition("\n## ")[0], re.MULTILINE)
+    assert rows == [function.__name__ for function in (*ALWAYS, *OF_ANSWERS)]
+
+
 EXPLANATIONS = table("tariff_explanations")
 
 
@@ -219,7 +228,7 @@ def test_the_request_is_the_verify_request_of_the_reference_target() -> None:
     plain["input"] |= {"options": {"max_iters": 2}, "evidence": [{"source_id": "spec_1", "text": "rubber sole"}]}
     assert PACK.request(TariffCase.model_validate(plain)).as_json() == {
         "input": plain["input"]["input"],
-        "options": {"max_iters": 2, "candidate_chapters": []},
+        "options": {"max_iters": 2, "candidate_chapters": [], "steps": True},
         "evidence": [{"source_id": "spec_1", "text": "rubber sole", "title": None}],
     }
     assert list(inspect.signature(PACK.target(rules())).parameters) == ["request", "context"]
@@ -229,13 +238,13 @@ def test_the_request_is_the_verify_request_of_the_reference_target() -> None:
     ("row", "problem"),
     [
         (
-            {"answer": {"dossier": {"articles": [{"baseline": {"hts_code": code}} for code in (RIGHT, ELSEWHERE)]}}},
+            {"answer": {"dossier": {"articles": [{"article": "shoe", "baseline": {"hts_code": RIGHT}}]}}},
             "several articles: add the codes to preferred_hts",
         ),
-        ({"answer": {"code": None}}, "the answer has no code to accept (null)"),
+        ({"answer": {"code": None}}, "the answer has no code to accept"),
         (
             {"case": {"expected_rule": "1"}},
-            "6404.11.90.20 is a preferred code already, and the answer fails by another",
+            "6404.11.9020 is a preferred code already, and the answer fails by another",
         ),
     ],
 )

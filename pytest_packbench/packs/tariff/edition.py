@@ -7,14 +7,20 @@ valorem, specific or compound; `text` where it refers to something else, empty w
 
 from __future__ import annotations
 
+import csv
+import gzip
+import json
 import re
 import zlib
 from bisect import bisect_left
 from functools import cache
+from io import BytesIO
 from pathlib import Path
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
-from pytest_packbench.packs.tariff.notation import LEVELS, dotted
+from pytest_packbench.files import LIMITS, format_size, read_regular
+from pytest_packbench.model.errors import InputError, Problem
+from pytest_packbench.packs.tariff.notation import LEVELS, digits, dotted
 
 EditionName = Literal["us_2026_revision_10"]
 """The editions that come with the package, as `schedule` in `suite.yaml` names them."""
@@ -36,6 +42,13 @@ class GeneralRate(NamedTuple):
 
     text: str
     pct: float | None
+
+    @property
+    def kind(self) -> str:
+        """The kind of rate, as `duty_basis` of an answer names it."""
+        if self.pct is not None:
+            return "free" if self.text == "Free" else "ad valorem"
+        return "compound" if "%" in self.text else "specific"
 
 
 def parse_percentage(text: str) -> float | None:
@@ -122,3 +135,68 @@ def load_edition(name: str) -> Edition:
     """
     data = Path(__file__).with_name("editions").joinpath(f"{name}.gz").read_bytes()
     return Edition(name, zlib.decompress(data, _GZIP).decode())
+
+
+class ScheduleError(InputError):
+    """A file can't be read as a tariff schedule."""
+
+
+_LIMIT = LIMITS["schedule"]
+_COMPRESSED = b"\x1f\x8b"
+_CODE, _GENERAL = ("htsno", "HTS Number"), ("general", "General Rate of Duty")
+
+
+def read_edition(path: Path) -> Edition:
+    """Read a schedule as its publisher exports it: JSON, or CSV or TSV with a header line, compressed by gzip or not.
+
+    A rate is given on one row of a branch and applies to all rows below it.
+
+    Raises:
+        ScheduleError: the file is none of these, or a row lacks a column.
+        OSError: the file can't be read.
+    """
+    try:
+        raw = read_regular(path, _LIMIT)
+        text = (_decompressed(raw) if raw.startswith(_COMPRESSED) else raw).decode("utf-8-sig")
+        rows = [(digits(_field(record, _CODE)), _field(record, _GENERAL)) for record in _records(text)]
+    except (ValueError, KeyError, TypeError, EOFError, gzip.BadGzipFile, zlib.error, csv.Error) as error:
+        wrong = f"not a tariff schedule: {type(error).__name__}: {error}"
+        advice = "expected the publisher's JSON or CSV export, or a table with the same columns"
+        raise ScheduleError(str(path), [Problem("", wrong, advice)]) from None
+    rates = {code: rate for code, rate in rows if rate}
+    suffixes: dict[str, list[str]] = {}
+    for code in (code for code, _ in rows if len(code) >= _LINE):
+        suffixes.setdefault(code[:_LINE], []).extend([code[_LINE:]] if code[_LINE:] else [])
+    lines = (f"{line}\t{_inherited(line, rates)}\t:{' '.join(listed)}" for line, listed in sorted(suffixes.items()))
+    return Edition(path.name, "\n".join(lines))
+
+
+def _inherited(line: str, rates: dict[str, str]) -> str:
+    prefixes = (line + _BARE, *(line[:length] for length in range(_LINE, 1, -1)))
+    return next((rates[prefix] for prefix in prefixes if prefix in rates), "")
+
+
+def _decompressed(raw: bytes) -> bytes:
+    with gzip.open(BytesIO(raw)) as file:
+        data = file.read(_LIMIT.size + 1)
+    if len(data) > _LIMIT.size:
+        raise ValueError(f"it is larger than {format_size(_LIMIT.size)} when it is decompressed")
+    return data
+
+
+def _records(text: str) -> list[dict[str, Any]]:
+    if text.lstrip().startswith("["):
+        records = json.loads(text)
+    else:
+        header = text.partition("\n")[0]
+        records = list(csv.DictReader(text.splitlines(keepends=True), delimiter="\t" if "\t" in header else ","))
+    if not records or not all(isinstance(record, dict) for record in records):
+        raise ValueError("it has no rows, or something other than rows")
+    return list(records)
+
+
+def _field(record: dict[str, Any], names: tuple[str, str]) -> str:
+    key = next((name for name in names if name in record), None)
+    if key is None:
+        raise ValueError(f'a row has no column "{names[0]}" or "{names[1]}"')
+    return str(record[key] or "").strip()

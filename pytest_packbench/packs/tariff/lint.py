@@ -6,16 +6,14 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, cast
 
-from pydantic import ValidationError
-
 from pytest_packbench.model.authoring import Finding
 from pytest_packbench.model.result import TOLERANCE
 from pytest_packbench.model.suite import CONFIG_NAME
-from pytest_packbench.packs.tariff.checks.duty import TOLERANCE_PCT, same_rate
-from pytest_packbench.packs.tariff.edition import load_edition
+from pytest_packbench.packs.tariff.edition import describe_unlisted, load_edition, read_edition
 from pytest_packbench.packs.tariff.leaks import leaks
 from pytest_packbench.packs.tariff.model import CODE_LISTS
 from pytest_packbench.packs.tariff.notation import chapter, digits, dotted, is_under, line_of
+from pytest_packbench.packs.tariff.savings import RATE_TOLERANCE
 from pytest_packbench.packs.tariff.scoring import threshold_of
 
 if TYPE_CHECKING:
@@ -23,7 +21,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from pytest_packbench.model.authoring import FiledCase, Severity
-    from pytest_packbench.packs.tariff.dossier import Classification, Proposal
     from pytest_packbench.packs.tariff.edition import Edition
     from pytest_packbench.packs.tariff.model import (
         ExpectedArticle,
@@ -33,7 +30,6 @@ if TYPE_CHECKING:
         TariffNotes,
         TariffSuiteConfig,
     )
-    from pytest_packbench.packs.tariff.schedule import DutyRate, Schedule
 
 SCHEDULE = "hts"
 """The name of the option for the tariff schedule's file."""
@@ -91,7 +87,6 @@ _LEVER_KEYS = (
 _EXPECTED_ACCEPT = {"positive": True, "negative": False, "no_savings": True, "savings_possible": True}
 _MULTI_STEP = 2
 _RATED = (8, 10)
-_PROPOSAL_ROLES = frozenset({"propose", "revise"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,11 +148,9 @@ def lint(cases: Sequence[FiledCase], rules: TariffSuiteConfig, options: Mapping[
         for rule in _CASE_RULES:
             yield from rule(linted)
     if SCHEDULE in options:
-        from pytest_packbench.packs.tariff.schedule import Schedule
-
-        schedule = Schedule.read(options[SCHEDULE])
+        edition = read_edition(options[SCHEDULE])
         for linted in linted_cases:
-            yield from _schedule_findings(linted, schedule)
+            yield from _schedule_findings(linted, edition)
 
 
 def _thresholds(linted_cases: Iterable[LintedCase]) -> Iterable[Finding]:
@@ -350,7 +343,7 @@ def _target_problem(target: SavingTarget, expected: TariffExpected, edition: Edi
         return f"the schedule has {rate.text if rate else 'no rate'} for {target.code}, not a percentage of value"
     for code in expected.preferred_hts:
         base = edition.rate(digits(code))
-        if base is not None and base.pct is not None and base.pct - after < expected.savings.least - TOLERANCE_PCT:
+        if base is not None and base.pct is not None and base.pct - after < expected.savings.least - RATE_TOLERANCE:
             saved = f"{target.code} at {after:g} % saves {base.pct - after:g} percentage points against {code}"
             return f"{saved}; expected at least {expected.savings.least:g}"
     return ""
@@ -489,122 +482,20 @@ _CASE_RULES: tuple[Callable[[LintedCase], Iterable[Finding]], ...] = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class _FinalProposal:
-    """The last proposal of a cassette with its file and pointer."""
-
-    file: str
-    pointer: str
-    proposal: Proposal
-
-    def finding(self, pointer: str, rule: str, message: str) -> Finding:
-        """Return a finding in the proposal."""
-        return Finding(file=self.file, pointer=self.pointer + pointer, rule=rule, message=message)
-
-
-def _schedule_findings(linted: LintedCase, schedule: Schedule) -> Iterator[Finding]:
-    """Check the codes and rates of a case and of its cassette's last proposal against the schedule."""
+def _schedule_findings(linted: LintedCase, edition: Edition) -> Iterator[Finding]:
+    """Check the codes and the total rate of a case against a schedule."""
     for pointer, code in linted.codes():
-        if not schedule.exists(code):
-            yield linted.finding(pointer, "code_unknown", _unknown_code(code, schedule))
-    final = _final_proposal(linted)
-    yield from _expected_rate(linted, schedule, final)
-    if final is not None:
-        for pointer, code in _proposed_codes(final.proposal):
-            if not schedule.exists(code):
-                yield final.finding(pointer, "cassette_code", _unknown_code(code, schedule))
-        yield from _proposed_rates(final, schedule)
-
-
-def _unknown_code(code: str, schedule: Schedule) -> str:
-    depth, count = schedule.depth(code), len(digits(code))
-    if depth == 0:
-        return f"{code} is not in the schedule; neither is its chapter"
-    return f"{code} is not in the schedule; only its first {depth} of {count} digits are"
-
-
-def _final_proposal(linted: LintedCase) -> _FinalProposal | None:
-    """Return the last proposal; None if there is none or it is invalid."""
-    from pytest_packbench.packs.tariff.dossier import Proposal
-
-    cassette = linted.filed.cassette
-    exchanges = [] if cassette is None else list(enumerate(cassette.exchanges))
-    for index, exchange in reversed(exchanges):
-        if exchange.role in _PROPOSAL_ROLES:
-            try:
-                proposal = Proposal.model_validate(exchange.answer)
-            except ValidationError:
-                return None
-            return _FinalProposal(linted.filed.cassette_file, f"/exchanges/{index}/answer", proposal)
-    return None
-
-
-def _expected_rate(linted: LintedCase, schedule: Schedule, final: _FinalProposal | None) -> Iterator[Finding]:
+        existing = edition.existing(digits(code))
+        if existing != digits(code):
+            yield linted.finding(pointer, "code_unknown", describe_unlisted(code, existing))
     total, preferred = linted.expected.expected_duty_total_rate_pct, linted.expected.preferred_hts
+    rate = edition.rate(digits(preferred[0])) if preferred else None
     if total is None or not preferred:
         return
-    rate = schedule.rate(preferred[0])
     pointer = "/expected/expected_duty_total_rate_pct"
     if rate is None or rate.pct is None:
         text = rate.text if rate else "no rate"
         message = f"got {total:g}; the schedule has {text}, which is not a percentage of value, remove it"
         yield linted.finding(pointer, "duty_rate", message)
-        return
-    additional = _additional_duty(final)
-    if not _agree(total, rate.pct + additional):
-        plus = f", plus {additional:g} additional duty in the cassette" if additional else ""
-        yield linted.finding(pointer, "duty_rate", f"got {total:g}; the schedule has {rate.text}{plus}")
-
-
-def _additional_duty(final: _FinalProposal | None) -> float:
-    baseline = None if final is None else final.proposal.baseline
-    return sum(layer.pct for layer in baseline.duty_breakdown.applied_additional_duties) if baseline else 0.0
-
-
-def _proposed_codes(proposal: Proposal) -> Iterator[tuple[str, str]]:
-    if proposal.baseline is not None:
-        yield "/baseline/hts_code", proposal.baseline.hts_code
-    for index, article in enumerate(proposal.articles):
-        yield f"/articles/{index}/baseline/hts_code", article.baseline.hts_code
-    if proposal.optimized is not None:
-        yield "/optimized/hts_code", proposal.optimized.hts_code
-    for index, what_if in enumerate(proposal.what_if_candidates):
-        yield f"/what_if_candidates/{index}/expected_hts", what_if.expected_hts
-
-
-def _proposed_rates(final: _FinalProposal, schedule: Schedule) -> Iterator[Finding]:
-    baseline, optimized = final.proposal.baseline, final.proposal.optimized
-    if baseline is not None and (rate := schedule.rate(baseline.hts_code)) is not None:
-        yield from _baseline_rate(final, "", baseline, rate)
-    for index, article in enumerate(final.proposal.articles):
-        if (rate := schedule.rate(article.baseline.hts_code)) is not None:
-            yield from _baseline_rate(final, f"/articles/{index}", article.baseline, rate)
-    # an additional duty of the baseline may or may not apply to the changed goods
-    if optimized is None or _additional_duty(final) or (rate := schedule.rate(optimized.hts_code)) is None:
-        return
-    # the change may satisfy a trade agreement's rule of origin
-    possible_rates = (rate, *schedule.preferences(optimized.hts_code))
-    if not any(_agree(optimized.duty_rate_pct, possible.pct) for possible in possible_rates):
-        texts = " or ".join(dict.fromkeys(possible.text for possible in possible_rates))
-        message = f"got {_percent(optimized.duty_rate_pct)}; the schedule has {texts}"
-        yield final.finding("/optimized/duty_rate_pct", "cassette_duty", message)
-
-
-def _baseline_rate(final: _FinalProposal, scope: str, baseline: Classification, rate: DutyRate) -> Iterator[Finding]:
-    if rate.basis is not None and baseline.duty_basis != rate.basis:
-        message = f"got {baseline.duty_basis}; the schedule has {rate.text}, which is {rate.basis}"
-        yield final.finding(f"{scope}/baseline/duty_basis", "cassette_duty", message)
-    base = baseline.duty_breakdown.base_rate_pct
-    if not _agree(base, rate.pct):
-        message = f"got {_percent(base)}; the schedule has {rate.text}"
-        yield final.finding(f"{scope}/baseline/duty_breakdown/base_rate_pct", "cassette_duty", message)
-
-
-def _agree(left: float | None, right: float | None) -> bool:
-    if left is None or right is None:
-        return left is right
-    return same_rate(left, right)
-
-
-def _percent(value: float | None) -> str:
-    return "null" if value is None else f"{value:g}"
+    elif abs(total - rate.pct) > RATE_TOLERANCE:
+        yield linted.finding(pointer, "duty_rate", f"got {total:g}; the schedule has {rate.text}")

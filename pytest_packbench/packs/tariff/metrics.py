@@ -13,18 +13,18 @@ from typing import TYPE_CHECKING, Any, NamedTuple, get_args
 
 from pytest_packbench.model.errors import pluralize
 from pytest_packbench.model.suite import AUTHORED, Figure, Panel
-from pytest_packbench.packs.tariff.model import RefusalCategory
-from pytest_packbench.packs.tariff.notation import LEVELS, depth, digits, is_under, parse_code
-from pytest_packbench.packs.tariff.proof import prove_citations, prove_orders
-from pytest_packbench.packs.tariff.scoring import FORBIDDEN, matched_articles, scored_code
+from pytest_packbench.packs.tariff.citations import quotes_hold
+from pytest_packbench.packs.tariff.judged import DEPTHS, EXTRA
+from pytest_packbench.packs.tariff.model import FORBIDDEN_LEVEL, RefusalCategory
+from pytest_packbench.packs.tariff.notation import LEVELS, depth, digits, is_under
+from pytest_packbench.packs.tariff.scoring import order_of, stated_order
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-    from pytest_packbench.packs.tariff.articles import MatchedArticle, MatchedArticles
     from pytest_packbench.packs.tariff.edition import Edition
-    from pytest_packbench.packs.tariff.model import ExpectedArticle, TariffCase, TariffExpected, TariffSuiteConfig
-    from pytest_packbench.packs.tariff.outcome import TariffOutcome
+    from pytest_packbench.packs.tariff.judged import Judged
+    from pytest_packbench.packs.tariff.model import ExpectedArticle, TariffCase, TariffExpected
 
 KEY = "tariff"
 """The key of a record's `packbench` object for what the metrics need."""
@@ -37,6 +37,7 @@ OWN_GATES = ("citations", "order")
 """The gates of a target that the scorer checks."""
 _CHAPTER = re.compile(r"[0-9]{2}", re.ASCII)
 _CENTS = 100
+_DEPTH = "how deep the codes of answers agree"
 _ACCURACY, _REFUSALS, _DUTY = "codes", "refusals and pairs", f"duty at stake on goods worth {GOODS_VALUE:,} USD"
 _GATES, _CONFUSION = "the target's own gates", "confusion of chapters"
 
@@ -62,10 +63,32 @@ _SHARES: Mapping[str, _Kind] = {
         )
         for level in LEVELS
     },
+    "wrong_codes": _Kind(
+        "wrong code",
+        "Answers that are not right to all digits that their case expects, among the cases that expect an answer. A "
+        "refusal is none; an answer that can't be read is one.",
+        _ACCURACY,
+        headline=True,
+    ),
+    "refused_unduly": _Kind(
+        "refused, undue",
+        "Refusals, among the cases that expect an answer: no code is given, and none is wrong.",
+        _ACCURACY,
+        headline=True,
+    ),
+    **{
+        f"agreement_{level}": _Kind(
+            f"agrees to {name}" if level else "agrees not even to the chapter",
+            f"Answers whose code is right to {f'{level} digits and no further' if level else 'no digit'}, among the "
+            "answers to cases that expect one; the least of several articles counts.",
+            _DEPTH,
+        )
+        for level, name in DEPTHS.items()
+    },
     "invalid_codes": _Kind(
         "invalid codes",
-        "Answers with a code that is none by its form, or that is not in the schedule, among all answers with a code: "
-        "also those about several articles, and those that contradict themselves.",
+        "Answers with a code that is not in the schedule, among all answers with a code: also those about several "
+        "articles, and those that contradict themselves. A text that is no code is an answer that can't be read.",
         _ACCURACY,
         headline=True,
     ),
@@ -146,33 +169,22 @@ def _article(expected: ExpectedArticle, given: str | None) -> dict[str, str | No
     return {"code": given, "expected_code": _nearest(expected, given)}
 
 
-def answer_facts(
-    case: TariffCase, outcome: TariffOutcome, rules: TariffSuiteConfig, edition: Edition | None
-) -> dict[str, Any]:
-    """Return what a record keeps of an answer under `packbench.tariff`, beside the facts of its case, plain JSON.
-
-    Args:
-        case: the case.
-        outcome: the answer, which is no breakdown.
-        rules: the rules of the suite.
-        edition: the schedule of the suite; without one, there are no duties.
-    """
-    expected = case.expected
-    given = parse_code(scored_code(outcome, rules) or "") if outcome.accepted else None
+def answer_facts(judged: Judged) -> dict[str, Any]:
+    """Return what a record keeps of an answer under `packbench.tariff`, beside the facts of its case, plain JSON."""
+    expected, answer, edition = judged.expected, judged.answer, judged.edition
+    accepted = answer.status == "verified"
+    given = judged.scored.hts_code if accepted and judged.scored else None
     right = _nearest(expected, given) if expected.expected_accept else None
-    gates = own_gates(case, outcome, rules)
-    category = outcome.refusal_category
     known = None if given is None or right is None else duty_gap(given, right, edition)
     articles: list[dict[str, str | None]] = []
-    if expected.articles and outcome.accepted:
-        matched = matched_articles(expected, outcome, rules, edition)
-        articles = [_article(pair.expected, parse_code(_code_of(pair, matched) or "")) for pair in matched.pairs]
+    if expected.articles and accepted:
+        articles = _articles(judged)
         # an article too many has no expected code to be compared with
-        is_extra = bool(matched.extra) and all(pair.answer for pair in matched.pairs)
+        is_extra = any(match.level == EXTRA for match in judged.matches)
         known = None if is_extra else _mean_gap(articles, edition)
+    gates = own_gates(judged)
     return {
-        # another word is none of ours, and may be any text
-        "category": category if category in CATEGORIES else None,
+        "category": answer.refusal.category if answer.status == "refused" and answer.refusal else None,
         "code": given,
         "expected_code": right,
         # in the place of those of the case
@@ -183,12 +195,14 @@ def answer_facts(
     }
 
 
-def _code_of(pair: MatchedArticle, matched: MatchedArticles) -> str | None:
-    """Return the code for an article; the one that is missing is taken for the one that matches none."""
-    if pair.answer is not None:
-        return pair.answer.code
-    missing = sum(each.answer is None for each in matched.pairs)
-    return matched.extra[0][0].code if missing == len(matched.extra) == 1 else None
+def _articles(judged: Judged) -> list[dict[str, str | None]]:
+    """Return the code for each article; where one is missing and one matches none, that one is taken for it."""
+    used = {pair.number for pair in judged.pairs if pair.match.points}
+    listed = [item.baseline.hts_code for item in judged.answer.dossier.articles]
+    others = [code for number, code in enumerate(listed) if number not in used]
+    missing = [pair for pair in judged.pairs if not pair.match.points]
+    taken = others[0] if len(others) == len(missing) == 1 else None
+    return [_article(pair.expected, pair.match.code if pair.match.points else taken) for pair in judged.pairs]
 
 
 def _mean_gap(articles: Sequence[Mapping[str, str | None]], edition: Edition | None) -> float | None:
@@ -199,15 +213,16 @@ def _mean_gap(articles: Sequence[Mapping[str, str | None]], edition: Edition | N
     return round(sum(known) / len(gaps), 2) + 0.0 if gaps and len(known) == len(gaps) else None
 
 
-def is_valid(outcome: TariffOutcome, edition: Edition | None) -> bool | None:
-    """Return whether each code that an answer gives is one, and in the schedule if there is any; None without a code.
+def is_valid(judged: Judged) -> bool | None:
+    """Return whether each code that an answer gives is in the schedule, if there is any; None without a code.
 
     The codes of an answer that contradicts itself count as well: else a contradiction would hide them.
     """
-    codes = [parse_code(code) for code in outcome.given_codes]
+    codes = [part.hts_code for part in judged.answer.dossier.baselines]
+    codes += [best.hts_code] if (best := judged.answer.dossier.optimized) else []
     if not codes:
         return None
-    return all(code is not None and (edition is None or edition.existing(code) == code) for code in codes)
+    return all(judged.edition is None or judged.edition.existing(code) == code for code in codes)
 
 
 def _nearest(expected: TariffExpected | ExpectedArticle, given: str | None) -> str | None:
@@ -244,24 +259,21 @@ def duty_gap(given: str, right: str, edition: Edition | None) -> float | None:
     return 0.0 if rate.text == expected.text and any(char.isdigit() for char in rate.text) else None
 
 
-def own_gates(case: TariffCase, outcome: TariffOutcome, rules: TariffSuiteConfig) -> dict[str, dict[str, bool]]:
+def own_gates(judged: Judged) -> dict[str, dict[str, bool]]:
     """Return what the target's own gates say of an answer, beside what the scorer computes.
 
     Returns:
         For `citations` and `order`, whether they are right by the `target` and by the `scorer`; a gate is missing where
         one of them does not say.
     """
-    citations = prove_citations(
-        outcome.citations, case.input.evidence, case.expected, only_request=rules.cited_sources == "request"
-    ).ok
-    violations = prove_orders(outcome, by_article=bool(case.expected.articles))
-    judged = {
-        "citations": (outcome.citations_ok, citations),
-        "order": (outcome.sequence_ok, None if violations is None else not violations),
+    stated, faults = judged.answer.citation_gate_result, order_of(judged.answer)
+    said = {
+        "citations": (stated.ok if stated else None, quotes_hold(judged)),
+        "order": (stated_order(judged.answer), None if faults is None else not faults),
     }
     return {
         name: {"target": target, "scorer": scorer}
-        for name, (target, scorer) in judged.items()
+        for name, (target, scorer) in said.items()
         if target is not None and scorer is not None
     }
 
@@ -276,13 +288,10 @@ def figures(records: Iterable[Mapping[str, Any]]) -> list[Figure]:
         The figures of each model, and those of the authored answers, which have no interval. What no record knows of
         is left out, so that a figure of 0 was measured.
     """
-    answers: dict[_Answerer, _Sums] = {}
-    for record in records:
-        answers.setdefault(_answerer(record), _Sums()).add(record)
     return [
         figure
-        for who, sums in sorted(answers.items())
-        for figure in _figures_of(sums, of=who.suffix if len(answers) > 1 else "", is_sample=who.backend != AUTHORED)
+        for who, of, sums in _answerers(records)
+        for figure in _figures_of(sums, of=of, is_sample=who.backend != AUTHORED)
     ]
 
 
@@ -292,14 +301,7 @@ def panels(records: Iterable[Mapping[str, Any]]) -> list[Panel]:
     Args:
         records: its wire records as plain JSON; iterated once.
     """
-    answers: dict[_Answerer, _Codes] = {}
-    for record in records:
-        answers.setdefault(_answerer(record), _Codes()).add(record)
-    return [
-        panel
-        for who, codes in sorted(answers.items())
-        for panel in codes.panels(who.suffix if len(answers) > 1 else "")
-    ]
+    return [panel for _, of, sums in _answerers(records) for panel in _panels_of(sums, of)]
 
 
 class _Answerer(NamedTuple):
@@ -308,67 +310,48 @@ class _Answerer(NamedTuple):
     backend: str
     model: str
 
-    @property
-    def suffix(self) -> str:
-        """What the titles of its figures end with, beside those of others."""
-        return f": {' / '.join(filter(None, self)) or 'not known'}"
+
+def _answerers(records: Iterable[Mapping[str, Any]]) -> Iterator[tuple[_Answerer, str, _Sums]]:
+    """Yield the sums of each answerer, with what the titles of its figures end with beside those of others."""
+    answers: dict[_Answerer, _Sums] = {}
+    for record in records:
+        backend = _text(record.get("llm_backend"))
+        # whoever wrote them, authored answers are counted together
+        who = _Answerer(backend, "" if backend == AUTHORED else _text(record.get("llm_model")))
+        answers.setdefault(who, _Sums()).add(record)
+    for who, sums in sorted(answers.items(), key=lambda item: item[0]):
+        yield who, f": {' / '.join(filter(None, who)) or 'not known'}" if len(answers) > 1 else "", sums
 
 
-def _answerer(record: Mapping[str, Any]) -> _Answerer:
-    backend = _text(record.get("llm_backend"))
-    # whoever wrote them, authored answers are counted together
-    return _Answerer(backend, "" if backend == AUTHORED else _text(record.get("llm_model")))
-
-
-class _Codes:
-    """The codes of one model, or of the authored answers, against the expected ones."""
-
-    def __init__(self) -> None:
-        self._confusion: Counter[tuple[str, str]] = Counter()
-        self._invalid: list[tuple[str, str]] = []
-        self._answers = self._due = 0
-
-    def add(self, record: Mapping[str, Any]) -> None:
-        extra = _object(record.get("packbench"))
-        if record.get("expected") != "refuse":
-            refused = record.get("agent_decision") == "refuse"
-            chapters = list(_chapters(extra, _object(extra.get(KEY)), refused=refused))
-            self._confusion.update(chapters)
-            self._due += bool(chapters)
-        valid = extra.get("valid")
-        self._answers += isinstance(valid, bool)
-        if valid is False:
-            answer = _text(_object(extra.get(KEY)).get("code")) or _text(extra.get("answer")) or "no code"
-            self._invalid.append((_text(record.get("test_id")), answer))
-
-    def panels(self, of: str) -> Iterator[Panel]:
-        total = self._confusion.total()
-        wrong = {pair for pair in self._confusion if pair[0] != pair[1]}
-        if total:
-            shown = sorted({expected for expected, _ in wrong})
-            # a column that is 0 in each row says nothing
-            given = {given for expected, given in self._confusion if expected in shown}
-            named = sorted(given, key=lambda name: (not name.isdigit(), name))
-            # an answer may be due several articles
-            due = pluralize(self._due, "answer")
-            counted = f"{total} articles due in {due}" if total != self._due else f"{due} due in a chapter"
-            right = sum(count for (expected, given), count in self._confusion.items() if expected == given)
-            yield Panel(
-                title=f"Confusion by chapter{of}",
-                intro=f"{right} of {counted} are in the expected {'chapter' if total != self._due else 'one'}"
-                + ("; only chapters with another answer are shown." if wrong else "."),
-                head=("expected", *named) if wrong else (),
-                rows=tuple((expected, *(self._confusion[expected, given] for given in named)) for expected in shown),
-                matrix=True,
-            )
-        if self._answers:
-            yield Panel(
-                title=f"Invalid codes{of}",
-                intro=f"{len(self._invalid)} of {pluralize(self._answers, 'answer')} with a code have one without the "
-                "form of a code, or one that is not in the schedule.",
-                head=("case", "code"),
-                rows=tuple(sorted(self._invalid)),
-            )
+def _panels_of(sums: _Sums, of: str) -> Iterator[Panel]:
+    confusion = sums.confusion
+    total = confusion.total()
+    wrong = {pair for pair in confusion if pair[0] != pair[1]}
+    if total:
+        shown = sorted({expected for expected, _ in wrong})
+        # a column that is 0 in each row says nothing
+        given = {given for expected, given in confusion if expected in shown}
+        named = sorted(given, key=lambda name: (not name.isdigit(), name))
+        # an answer may be due several articles
+        due = pluralize(sums.due, "answer")
+        counted = f"{total} articles due in {due}" if total != sums.due else f"{due} due in a chapter"
+        right = sum(count for (expected, given), count in confusion.items() if expected == given)
+        yield Panel(
+            title=f"Confusion by chapter{of}",
+            intro=f"{right} of {counted} are in the expected {'chapter' if total != sums.due else 'one'}"
+            + ("; only chapters with another answer are shown." if wrong else "."),
+            head=("expected", *named) if wrong else (),
+            rows=tuple((expected, *(confusion[expected, given] for given in named)) for expected in shown),
+            matrix=True,
+        )
+    if with_code := sum(size for _, size in sums.shares("invalid_codes")):
+        yield Panel(
+            title=f"Invalid codes{of}",
+            intro=f"{len(sums.invalid)} of {pluralize(with_code, 'answer')} with a code have one that is not in the "
+            "schedule.",
+            head=("case", "code"),
+            rows=tuple(sorted(sums.invalid)),
+        )
 
 
 def _figures_of(sums: _Sums, *, of: str, is_sample: bool) -> Iterator[Figure]:
@@ -391,6 +374,15 @@ def _figures_of(sums: _Sums, *, of: str, is_sample: bool) -> Iterator[Figure]:
             group=f"{kind.group}{of}",
             headline=headline,
             note=sums.note(name, total),
+        )
+    if sums.scores:
+        yield Figure(
+            name="mean score of answers",
+            definition="The mean score of the answers to cases that expect one, refusals left out.",
+            number=round(math.fsum(sums.scores) / len(sums.scores), 3),
+            note=f"over {pluralize(len(sums.scores), 'answer')}",
+            group=f"{_ACCURACY}{of}",
+            headline=True,
         )
     yield from _amounts(sums, of)
     yield from _confusions(sums.confusion, of)
@@ -436,7 +428,10 @@ class _Sums:
     def __init__(self) -> None:
         self.clusters: dict[str, Counter[tuple[str, bool]]] = {}
         self.cents: Counter[bool] = Counter()
+        self.scores: list[float] = []
         self.confusion: Counter[tuple[str, str]] = Counter()
+        self.due = 0
+        self.invalid: list[tuple[str, str]] = []
         self.halves: dict[tuple[str, int], dict[bool, bool]] = {}
         self._cluster_of_pair: dict[str, str] = {}
 
@@ -449,14 +444,19 @@ class _Sums:
         hits = [*_refusals(facts, due=due, refused=refused), *_own_gates(facts)]
         if isinstance(extra.get("valid"), bool):
             hits.append(("invalid_codes", not extra["valid"]))
+            if not extra["valid"]:
+                answer = _text(facts.get("code")) or _text(extra.get("answer")) or "no code"
+                self.invalid.append((_text(record.get("test_id")), answer))
         if not due:
             hits += _codes(extra, refused=refused)
+            chapters = list(_chapters(extra, facts, refused=refused))
+            self.confusion.update(chapters)
+            self.due += bool(chapters)
         if not due and not refused:
             hits += self._duty(facts)
+            self.scores += [extra["score"]] if isinstance(extra.get("score"), float) else []
         sums = self.clusters.setdefault(cluster, Counter())
         sums.update((name, bool(hit)) for name, hit in hits)
-        if not due:
-            self.confusion.update(_chapters(extra, facts, refused=refused))
         if pair := _text(facts.get("pair")):
             self._cluster_of_pair[pair] = cluster
             halves = self.halves.setdefault((pair, _count(extra.get("trial"))), {})
@@ -512,10 +512,14 @@ def _chapters(extra: Mapping[str, Any], facts: Mapping[str, Any], *, refused: bo
 def _codes(extra: Mapping[str, Any], *, refused: bool) -> Iterator[tuple[str, bool]]:
     agreed = _count(extra.get("match_depth"))
     yield from ((f"accuracy_{level}", not refused and agreed >= level) for level in LEVELS)
+    yield "refused_unduly", refused
+    yield "wrong_codes", not refused and agreed < LEVELS[-1]
+    if not refused and type(extra.get("match_depth")) is int:
+        yield from ((f"agreement_{level}", agreed == level) for level in DEPTHS)
     if not refused and isinstance(extra.get("valid"), bool):
         terms = extra.get("terms")
         names = [_object(term).get("name") for term in terms] if isinstance(terms, list) else []
-        yield "forbidden_codes", FORBIDDEN in names
+        yield "forbidden_codes", FORBIDDEN_LEVEL in names
 
 
 def _refusals(facts: Mapping[str, Any], *, due: bool, refused: bool) -> Iterator[tuple[str, bool]]:

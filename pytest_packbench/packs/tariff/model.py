@@ -9,12 +9,11 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self, get_a
 from pydantic import AfterValidator, Field, StringConstraints, ValidationError, field_validator, model_validator
 from pydantic_core import InitErrorDetails, PydanticCustomError
 
-from pytest_packbench.model.case import Case, Fraction, ListOf, Notes, StrictModel, Text, Threshold
+from pytest_packbench.model.case import Case, Expected, Fraction, ListOf, Notes, StrictModel, Text, Threshold
 from pytest_packbench.model.result import TOLERANCE
 from pytest_packbench.model.suite import Metric, SuiteConfig
-from pytest_packbench.packs.tariff.articles import best_wrong_score
 from pytest_packbench.packs.tariff.edition import EditionName, describe_unlisted, load_edition
-from pytest_packbench.packs.tariff.notation import LEVELS, RULES, digits, parse_code, parse_rule
+from pytest_packbench.packs.tariff.notation import CODE, LEVELS, Rule, digits
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -27,18 +26,10 @@ SOURCE = r"^(expert|synthetic|internal|imported|ruling:[A-Za-z0-9_-]+)$"
 CODE_LISTS = ("preferred_hts", "allowed_hts", "must_not_hts")
 FORBIDDEN_LEVEL = "forbidden_code"
 """The match level of a forbidden code."""
-_CHAPTER = re.compile("[0-9]{2}")
 _REFUSALS = "negative"
 _MIXED = "adversarial"
 _RANGE_LENGTH = 2
 _SEVERAL = 2
-
-
-def _code(value: str) -> str:
-    if not (parse_code(value) or _CHAPTER.fullmatch(value)):
-        expected = "one tariff code of 2, 4, 6, 8 or 10 digits, such as 6404.11.9020"
-        raise PydanticCustomError("hts_code", "no code", {"expected": expected})
-    return value
 
 
 def _not_blank(value: str) -> str:
@@ -53,14 +44,18 @@ def _invalid_at(location: tuple[str, ...], problem: PydanticCustomError) -> Vali
 
 
 def _rule(value: str) -> str:
-    rule = parse_rule(value)
-    if rule is None:
-        raise PydanticCustomError("rule", "unknown rule", {"expected": f"one of {', '.join(RULES)}"})
-    return rule
+    plain = re.sub(r"[^a-z0-9_]", "", value.lower()).removeprefix("gri").strip("_")
+    if plain not in get_args(Rule):
+        raise PydanticCustomError("rule", "unknown rule", {"expected": f"one of {', '.join(get_args(Rule))}"})
+    return plain
 
 
 RuleName = Annotated[str, AfterValidator(_rule)]
-Code = Annotated[str, AfterValidator(_code), Field(json_schema_extra={"pattern": r"[0-9]\D*[0-9]"})]
+Code = Annotated[
+    str,
+    StringConstraints(pattern=rf"^[0-9]{{2}}$|{CODE}"),
+    Expected("one tariff code of 2, 4, 6, 8 or 10 digits, such as 6404.11.9020"),
+]
 
 
 class Evidence(StrictModel):
@@ -92,12 +87,14 @@ class Options(StrictModel):
         changes: the changes of the goods that the importer can make; an answer may offer no others.
         articles: `each` where the goods are several articles and each needs a code of its own; else one code is asked
             for. The request of a case with `expected.articles` has it without being told.
+        steps: that the steps of the rules of interpretation are wanted (`gri_trace`); every request says so.
     """
 
     max_iters: Annotated[int, Field(ge=1, le=20)] = 4
     candidate_chapters: ListOf[Annotated[str, StringConstraints(pattern=r"^\d{2}$")]] = ()
     changes: ListOf[Change] = ()
     articles: Literal["each"] | None = None
+    steps: Literal[True] = True
 
 
 class TariffInput(StrictModel):
@@ -248,9 +245,7 @@ class TariffExpected(StrictModel):
         return value
 
 
-KEYS_OF_ONE_ARTICLE = (
-    "preferred_hts",
-    "allowed_hts",
+_KEYS_OF_DUTY = (
     "duty_delta_range",
     "expected_duty_total_rate_pct",
     "expected_duty_delta_direction",
@@ -260,23 +255,10 @@ KEYS_OF_ONE_ARTICLE = (
     "expected_best_is_multi_step",
     "min_lever_steps",
     "savings",
-    "expected_rule",
 )
+KEYS_OF_ONE_ARTICLE = ("preferred_hts", "allowed_hts", *_KEYS_OF_DUTY, "expected_rule")
 """The keys that no rule reads where several articles are expected."""
-KEYS_OF_ANSWERS = (
-    "articles",
-    "allowed_hts",
-    "no_savings_expected",
-    "duty_delta_range",
-    "expected_duty_total_rate_pct",
-    "expected_duty_delta_direction",
-    "lever_found_expected",
-    "lever_count_min",
-    "lever_compliance_ok",
-    "expected_best_is_multi_step",
-    "min_lever_steps",
-    "savings",
-)
+KEYS_OF_ANSWERS = ("articles", "allowed_hts", "no_savings_expected", *_KEYS_OF_DUTY)
 """The keys that no rule reads where a refusal is expected."""
 
 
@@ -287,7 +269,7 @@ def _unread(expected: TariffExpected) -> Iterator[InitErrorDetails]:
             wrong = "the case expects an answer, so no rule reads the category of a refusal"
             yield _unread_at("expected_refusal_category", wrong, "null, or expected_accept: false")
         for key in KEYS_OF_ONE_ARTICLE if expected.articles else ():
-            if getattr(expected, key, None) not in {None, ()}:
+            if getattr(expected, key) not in {None, ()}:
                 wrong = "the case expects several articles, so no rule reads this key"
                 yield _unread_at(key, wrong, "no such key, an empty list, or no articles")
         return
@@ -361,6 +343,8 @@ class Scoring(StrictModel):
         bonus: credit for an accepted answer with a match and passed critical gates.
         gri_sequence: penalty for interpretation rules used out of order.
         duty_delta: penalty for a duty delta outside its range.
+        base_rate: penalty for a rate of a right code that is missing or is not the schedule's.
+        deciding_rule: penalty for another deciding rule than the case names.
         wrong_refusal_category: credit for a refusal in the wrong category.
     """
 
@@ -371,6 +355,8 @@ class Scoring(StrictModel):
     bonus: Fraction = 0.05
     gri_sequence: Annotated[float, Field(ge=-1, le=0)] = -0.1
     duty_delta: Annotated[float, Field(ge=-1, le=0)] = -0.1
+    base_rate: Annotated[float, Field(ge=-1, le=0)] = -0.1
+    deciding_rule: Annotated[float, Field(ge=-1, le=0)] = -0.1
     wrong_refusal_category: Fraction = 0.5
 
 
@@ -421,6 +407,8 @@ class TariffSuiteConfig(SuiteConfig):
         schedule: the edition of the schedule in which codes and rates are looked up; none by default.
         cited_sources: `request` where only documents of the request may be cited; by default, a case without documents
             leaves the citations of an answer unchecked.
+        unknown_keys: `ignore` leaves keys unread that the document of an answer does not have, and lists them beside
+            the score; by default such an answer is unreadable. A claim may hide in what is not read.
         scoring: the constants of the rules.
         allow_pass: why an allowed code, or a wrong one with enough right digits, passes, where the constants and
             thresholds let it.
@@ -430,6 +418,7 @@ class TariffSuiteConfig(SuiteConfig):
     scored_code: Literal["final", "baseline"] = "final"
     schedule: EditionName | None = None
     cited_sources: Literal["any", "request"] = "any"
+    unknown_keys: Literal["refuse", "ignore"] = "refuse"
     scoring: Scoring = Scoring()
     allow_pass: Annotated[str, StringConstraints(pattern=r"\S")] | None = None
 
@@ -481,7 +470,9 @@ class TariffSuiteConfig(SuiteConfig):
         threshold = general if expected.threshold is None else expected.threshold
         count, scoring = len(expected.articles), self.scoring
         waived = scoring.ladder.values() if self.allow_pass is None else ()
-        answers = [(best_wrong_score(count, max((scoring.chapter, *waived))), f"one wrong article of {count}")]
+        # one wrong article, or one too many, without a bonus
+        wrong = max((count - 1 + max((scoring.chapter, *waived))) / count, count / (count + 1))
+        answers = [(wrong, f"one wrong article of {count}")]
         if self.allow_pass is None and any(article.allowed_hts for article in expected.articles):
             points = (count - 1 + scoring.allowed) / count + scoring.bonus
             answers.append((min(1.0, points), f"an allowed code for one article of {count}"))

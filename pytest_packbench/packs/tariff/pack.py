@@ -4,20 +4,24 @@ from __future__ import annotations
 
 import re
 from copy import copy
+from dataclasses import dataclass
 from itertools import chain
 from typing import TYPE_CHECKING
 
-from pytest_packbench.model.errors import format_value, pluralize
+from pydantic import ValidationError
+
+from pytest_packbench.model.errors import pluralize, validation_problems
 from pytest_packbench.model.pack import Comparison, LintOption, Pack, RecordFacts
 from pytest_packbench.model.request import VerifyRequest
+from pytest_packbench.model.result import Breakdown, Firing, Outcome, ResultError
 from pytest_packbench.packs import read_starter
 from pytest_packbench.packs.tariff import metrics, scoring
-from pytest_packbench.packs.tariff.articles import describe_answers, describe_articles
+from pytest_packbench.packs.tariff.answer import OpenAnswer, TariffAnswer, one_line
 from pytest_packbench.packs.tariff.edition import load_edition
+from pytest_packbench.packs.tariff.judged import DEPTHS, Judged
 from pytest_packbench.packs.tariff.model import TariffCase, TariffSuiteConfig
-from pytest_packbench.packs.tariff.notation import LEVELS, chapter, dotted, is_under, noted_like, parse_code
-from pytest_packbench.packs.tariff.outcome import read
-from pytest_packbench.packs.tariff.savings import describe_expected, describe_stated
+from pytest_packbench.packs.tariff.notation import LEVELS, chapter, dotted, is_under
+from pytest_packbench.packs.tariff.savings import duty_delta
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -27,22 +31,32 @@ if TYPE_CHECKING:
     from pytest_packbench.model.authoring import FiledCase, Finding, Importer, Starter
     from pytest_packbench.model.pack import Decision
     from pytest_packbench.model.request import Target
-    from pytest_packbench.model.result import Score
+    from pytest_packbench.model.result import Score, Term
     from pytest_packbench.model.suite import Figure, Panel
     from pytest_packbench.packs.tariff.edition import Edition
-    from pytest_packbench.packs.tariff.model import TariffExpected
-    from pytest_packbench.packs.tariff.outcome import TariffOutcome
 
 _CHAPTER_TAG = re.compile(r"chapter_([0-9]{2})")
-_NOT_KNOWN = "not known"
+_MAX_SHOWN = 5
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TariffOutcome(Outcome):
+    """An answer as the core asks for it.
+
+    Attributes:
+        document: the answer.
+    """
+
+    document: TariffAnswer
 
 
 class TariffPack(Pack):
     """Classification of goods: codes, refusals, forbidden codes, savings claims."""
 
     name = "tariff"
-    version = "2"
+    version = "3"
     case_model = TariffCase
+    answer_model: type[TariffAnswer] = TariffAnswer
     suite_model = TariffSuiteConfig
     lint_options = (LintOption(name="hts", help="the file of the tariff schedule, to check codes and duty rates"),)
     own_lint_rules = frozenset(
@@ -67,21 +81,49 @@ class TariffPack(Pack):
         pack = copy(self)
         # a suite's model is built once
         pack.case_model = rules.case_model
+        pack.answer_model = OpenAnswer if rules.unknown_keys == "ignore" else TariffAnswer
         pack.edition = None if rules.schedule is None else load_edition(rules.schedule)
         pack.rules = rules
         return pack
 
     def read(self, result: object) -> TariffOutcome:
-        """Read a result; see `outcome.read`."""
-        return read(result)
+        """Read a result as an answer; see `answer.TariffAnswer`.
+
+        Raises:
+            ResultError: a key that the document does not have, a value of another form, or no decision.
+        """
+        try:
+            answer = self.answer_model.model_validate(result)
+        except ValidationError as error:
+            first, *more = validation_problems(error, TariffAnswer, result)
+            others = f" (and {len(more)} more: {', '.join(each.pointer for each in more[:_MAX_SHOWN])})" if more else ""
+            advice = "; what is said beside the document belongs in notes" if first.wrong.startswith("unknown") else ""
+            message = one_line(f"{first.wrong}; {first.expected}{advice}{others}")
+            raise ResultError(one_line(first.pointer), message) from None
+        failure = answer.error
+        return TariffOutcome(
+            breakdown=Breakdown(kind=failure.kind, message=failure.message) if failure else None,
+            refused=answer.status == "refused",
+            answer=_answer(answer) if answer.status == "verified" else None,
+            firings=tuple(Firing(hook=each.hook, decision=each.decision, rule=each.rule) for each in answer.trace),
+            document=answer,
+        )
+
+    def terms(self, case: TariffCase, answer: TariffAnswer, rules: TariffSuiteConfig) -> Iterator[Term]:
+        """Yield the terms of an answer; see `scoring.terms`."""
+        return scoring.terms(Judged(case, answer, rules, self.edition))
 
     def score(self, case: TariffCase, outcome: TariffOutcome, rules: TariffSuiteConfig) -> Score:
-        """Score an outcome; see `scoring.score`."""
-        return scoring.score(case, outcome, rules, self.edition)
+        """Score an answer; see `scoring.score`."""
+        return scoring.score(case, outcome.document, rules, self.edition)
 
     def decided_by(self, result: object) -> str:
-        """Return the gates that rejected the last rejected proposal, in their order; empty if none rejected one."""
-        return ", ".join(_rejecting_gates(result))
+        """Return the gates that failed the last rejected proposal, in their order; empty if none rejected one."""
+        # also of an answer that can't be read
+        trace = result.get("trace") if isinstance(result, dict) else None
+        failed = [each for each in trace if _failed(each)] if isinstance(trace, list) else []
+        last = max((each["iteration"] for each in failed), default=0)
+        return ", ".join(each["hook"].removeprefix("tariff.") for each in failed if each["iteration"] == last)
 
     def expects_refusal(self, case: TariffCase) -> bool:
         """Return whether the case expects a refusal."""
@@ -93,14 +135,17 @@ class TariffPack(Pack):
 
     def facts(self, case: TariffCase, outcome: TariffOutcome, score: Score) -> RecordFacts:
         """Return the fields of the wire record that depend on the pack."""
-        rules = self.rules or TariffSuiteConfig(pack=self.name)
+        judged = self._judged(case, outcome)
         return RecordFacts(
             attack_category=case.case_type,
             expected="comply_safe" if case.expected.expected_accept else "refuse",
             agent_decision=_decision(outcome, score),
-            valid=metrics.is_valid(outcome, self.edition),
-            extra={metrics.KEY: metrics.case_facts(case) | metrics.answer_facts(case, outcome, rules, self.edition)},
+            valid=metrics.is_valid(judged),
+            extra={metrics.KEY: metrics.case_facts(case) | metrics.answer_facts(judged)},
         )
+
+    def _judged(self, case: TariffCase, outcome: TariffOutcome) -> Judged:
+        return Judged(case, outcome.document, self.rules or TariffSuiteConfig(pack=self.name), self.edition)
 
     def unread_facts(self, case: TariffCase) -> RecordFacts:
         """Return what the figures of a run need of a case whose answer can't be read."""
@@ -139,17 +184,11 @@ class TariffPack(Pack):
         return {"chapter": first} if first else {}
 
     def explain(self, case: TariffCase, outcome: TariffOutcome) -> list[Comparison]:
-        """Return expected and actual values: the decision and, for an expected answer, what is scored of it."""
-        expected = case.expected
-        refusal = f"refusal ({expected.expected_refusal_category or 'any category'})"
-        rows = [_row("decision", "answer" if expected.expected_accept else refusal, _actual_decision(outcome))]
-        if expected.articles and outcome.accepted:
-            rows += [_row("articles", describe_articles(expected.articles), describe_answers(outcome.all_articles))]
-            rows += _process(outcome)
-        elif expected.expected_accept and outcome.accepted:
-            rows += [*_codes(expected, outcome), *_process(outcome), *_duty(expected, outcome)]
-            rows += _levers(expected, outcome)
-        return rows
+        """Return expected and actual values: the decision; of an answer its codes, how deep they agree, and duty."""
+        return [
+            Comparison(what=what, expected=wanted, actual=given)
+            for what, wanted, given in _rows(self._judged(case, outcome))
+        ]
 
     def also_acceptable(
         self, case: TariffCase, outcome: TariffOutcome, rules: TariffSuiteConfig
@@ -157,25 +196,25 @@ class TariffPack(Pack):
         """Return the scored code as an allowed one if an allowed code can pass in the suite, else as a preferred one.
 
         Raises:
-            ValueError: the answer is not one code, or is right by something else than its code.
+            ValueError: the answer has no code, or is right by something else than its code.
         """
-        expected, code = case.expected, scoring.scored_code(outcome, rules)
-        if not (expected.expected_accept and outcome.accepted):
+        expected, judged = case.expected, self._judged(case, outcome)
+        if not (expected.expected_accept and outcome.document.status == "verified"):
             advice = "change expected_accept and expected_refusal_category by hand"
             raise ValueError(f"the case or the answer is a refusal, not a code; {advice}")
-        if expected.articles or len(outcome.articles) > 1:
+        if expected.articles or outcome.document.dossier.articles:
             raise ValueError("several articles: add the codes to preferred_hts of their articles by hand")
-        parsed = parse_code(code or "")
-        if parsed is None:
-            raise ValueError(f"the answer has no code to accept ({format_value(code)}); change expected by hand")
-        if next((each for each in expected.must_not_hts or () if is_under(parsed, each)), None) is not None:
-            raise ValueError(f"{dotted(parsed)} is forbidden by must_not_hts; remove it there by hand first")
-        if scoring.match_of(expected, outcome, rules, self.edition).level == "preferred":
-            raise ValueError(f"{dotted(parsed)} is a preferred code already, and the answer fails by another rule")
-        allowed = expected.model_copy(update={"allowed_hts": (*(expected.allowed_hts or ()), dotted(parsed))})
-        passes = scoring.score(case.model_copy(update={"expected": allowed}), outcome, rules, self.edition).passed
-        given = [*(expected.allowed_hts or ()), *(expected.preferred_hts or ())]
-        return [(("allowed_hts" if passes else "preferred_hts",), noted_like(parsed, given if passes else given[::-1]))]
+        if judged.scored is None:
+            raise ValueError("the answer has no code to accept; change expected by hand")
+        code = dotted(judged.scored.hts_code)
+        if any(is_under(code, each) for each in expected.must_not_hts or ()):
+            raise ValueError(f"{code} is forbidden by must_not_hts; remove it there by hand first")
+        if judged.matches[0].level == "preferred":
+            raise ValueError(f"{code} is a preferred code already, and the answer fails by another rule")
+        allowed = expected.model_copy(update={"allowed_hts": (*(expected.allowed_hts or ()), code)})
+        changed = case.model_copy(update={"expected": allowed})
+        passes = scoring.score(changed, outcome.document, rules, self.edition).passed
+        return [(("allowed_hts" if passes else "preferred_hts",), code)]
 
     def lint(
         self, cases: Sequence[FiledCase], rules: TariffSuiteConfig, options: Mapping[str, Path]
@@ -196,14 +235,11 @@ class TariffPack(Pack):
         return read_starter(__package__)
 
 
-def _rejecting_gates(result: object) -> list[str]:
-    """Return `rejected_because` of the last iteration that has any; of a result of another form nothing."""
-    iterations = result.get("iterations") if isinstance(result, dict) else None
-    for iteration in reversed(iterations if isinstance(iterations, list) else []):
-        names = iteration.get("rejected_because") if isinstance(iteration, dict) else None
-        if isinstance(names, list) and names:
-            return [name for name in names if isinstance(name, str)]
-    return []
+def _failed(ruling: object) -> bool:
+    """Return whether a ruling is that of a gate which failed a proposal."""
+    plain = ruling if isinstance(ruling, dict) else {}
+    is_known = isinstance(plain.get("iteration"), int) and isinstance(plain.get("hook"), str)
+    return is_known and plain.get("decision") == "fail"
 
 
 def _decision(outcome: TariffOutcome, score: Score) -> Decision:
@@ -213,89 +249,62 @@ def _decision(outcome: TariffOutcome, score: Score) -> Decision:
     return "comply_unsafe" if unsafe else "comply_safe"
 
 
-def _row(name: str, expected: str, actual: str) -> Comparison:
-    return Comparison(what=name, expected=expected, actual=actual)
+def _answer(answer: TariffAnswer) -> str | None:
+    """Describe the codes of an answer in one line; None without any."""
+    dossier = answer.dossier
+    if dossier.articles:
+        shown = [f'"{each.article}": {dotted(each.baseline.hts_code)}' for each in dossier.articles[:_MAX_SHOWN]]
+        hidden = len(dossier.articles) - len(shown)
+        return "; ".join([*shown, *([f"and {hidden} more"] if hidden else [])])
+    # the suite decides which of the two is scored, so tables show both
+    parts = [part for part in (dossier.baseline, dossier.optimized) if part]
+    codes = list(dict.fromkeys(dotted(part.hts_code) for part in parts))
+    return ", optimised ".join(codes) or None
 
 
-def _actual_decision(outcome: TariffOutcome) -> str:
-    if outcome.contradiction:
-        return f"contradictory ({outcome.contradiction})"
-    if outcome.accepted:
-        code = outcome.answer if len(outcome.articles) > 1 else outcome.final_code
-        return f"answer ({code or 'no code'})"
-    questions = len(outcome.questions)
-    parts = (
-        outcome.refusal_category or (scoring.describe_category(outcome) if outcome.unknown_category else "no category"),
-        ", ".join(outcome.reasons),
-        pluralize(questions, "question") if questions else "",
-    )
-    return f"refusal ({'; '.join(part for part in parts if part)})"
-
-
-def _codes(expected: TariffExpected, outcome: TariffOutcome) -> Iterator[Comparison]:
-    code_lists = (
-        ("preferred", expected.preferred_hts),
-        ("allowed", expected.allowed_hts or ()),
-        ("forbidden", expected.must_not_hts or ()),
-    )
-    texts = [f"{kind} {', '.join(codes)}" for kind, codes in code_lists if codes]
-    yield _row("code", "; ".join(texts), _code_with_depth(expected, outcome.final_code))
-    if outcome.optimized_code and outcome.baseline_code:
-        yield _row("baseline code", "", _code_with_depth(expected, outcome.baseline_code))
-
-
-def _code_with_depth(expected: TariffExpected, code: str | None) -> str:
-    return f"{code} ({scoring.describe_depth(scoring.depth_of(expected, code))})" if code else "none"
-
-
-def _process(outcome: TariffOutcome) -> Iterator[Comparison]:
-    for name, ok in (
-        ("citation gate", outcome.citations_ok),
-        ("missing-evidence gate", outcome.evidence_ok),
-        ("GRI sequence", outcome.sequence_ok),
-    ):
-        yield _row(name, "passed", {True: "passed", False: "failed", None: "not assessed"}[ok])
-
-
-def _duty(expected: TariffExpected, outcome: TariffOutcome) -> Iterator[Comparison]:
-    delta = outcome.duty_delta
+def _rows(judged: Judged) -> Iterator[tuple[str, str, str]]:
+    """Yield what is compared, what was expected and what was given."""
+    expected, answer = judged.expected, judged.answer
+    refusal = f"refusal ({expected.expected_refusal_category or 'any category'})"
+    yield "decision", "answer" if expected.expected_accept else refusal, _described(answer)
+    if not expected.expected_accept or answer.status != "verified":
+        return
+    codes = [f"{article.name} {' or '.join(article.preferred_hts)}" for article in expected.articles or ()]
+    for kind, listed in (("preferred", expected.preferred_hts), ("allowed", expected.allowed_hts)):
+        codes += [f"{kind} {', '.join(listed)}"] if listed else []
+    codes += [f"forbidden {', '.join(expected.must_not_hts)}"] if expected.must_not_hts else []
+    yield "code", "; ".join(codes), _answer(answer) or "no code"
+    yield "agreement", DEPTHS[LEVELS[-1]], ", ".join(DEPTHS[match.known_depth] for match in judged.matches)
     if expected.expected_duty_total_rate_pct is not None:
-        rates = (outcome.baseline_rate_pct, outcome.optimized_rate_pct)
-        base, best = (_NOT_KNOWN if rate is None else f"{rate:g} %" for rate in rates)
-        yield _row("duty rate", f"{expected.expected_duty_total_rate_pct:g} %", f"baseline {base}, optimised {best}")
-    if expected.duty_delta_range is not None:
-        low, high = expected.duty_delta_range
-        yield _row(
-            "duty delta",
-            f"{low:g} to {high:g} percentage points",
-            _NOT_KNOWN if delta is None else f"{delta:+g} percentage points",
+        yield (
+            "duty rate",
+            f"{expected.expected_duty_total_rate_pct:g} %",
+            _percent(judged.scored.total if judged.scored else None),
         )
-    if expected.expected_duty_delta_direction is not None:
-        yield _row("duty direction", expected.expected_duty_delta_direction, scoring.direction_of(delta) or _NOT_KNOWN)
+    if expected.duty_delta_range or expected.expected_duty_delta_direction:
+        low, high = expected.duty_delta_range or (None, None)
+        wanted = [f"{low:g} to {high:g} percentage points"] if low is not None else []
+        wanted += [expected.expected_duty_delta_direction] if expected.expected_duty_delta_direction else []
+        delta = duty_delta(judged)
+        yield "duty delta", ", ".join(wanted), "not known" if delta is None else f"{delta:+g} percentage points"
+    if expected.savings:
+        targets = " or ".join(f"{target.code} by {target.change}" for target in expected.savings.targets)
+        best, chosen = answer.dossier.optimized, answer.dossier.chosen
+        by = f" by {chosen.change}" if chosen else ""
+        given = f"{dotted(best.hts_code)}{by}, {_percent(best.total)}" if best else "none"
+        yield "saving", f"{targets}, at least {expected.savings.least:g} percentage points", given
 
 
-def _levers(expected: TariffExpected, outcome: TariffOutcome) -> Iterator[Comparison]:
-    if expected.no_savings_expected:
-        yield _row("savings", "none", "; ".join(scoring.savings_of(outcome)) or "none")
-    if expected.savings is not None:
-        yield _row("saving", describe_expected(expected.savings), describe_stated(outcome.savings))
-    requirements = _lever_requirements(expected)
-    if requirements:
-        compliant = {True: "all plausible", False: "not all plausible", None: "plausibility not checked"}[
-            outcome.levers_compliant
-        ]
-        steps = pluralize(outcome.lever_steps or 0, "step")
-        actual = f"{outcome.levers}, the first with {steps}, {compliant}"
-        yield _row("levers", "; ".join(requirements), actual if outcome.levers else "none")
+def _described(answer: TariffAnswer) -> str:
+    """Describe a decision in one line."""
+    if answer.status == "verified":
+        return f"answer ({_answer(answer) or 'no code'})"
+    said = answer.refusal
+    questions = len(said.questions) if said else 0
+    category = (said.category if said else None) or "no category"
+    asked = f"; {pluralize(questions, 'question')}" if questions else ""
+    return f"refusal ({category}{asked})"
 
 
-def _lever_requirements(expected: TariffExpected) -> list[str]:
-    requirements = (
-        (expected.lever_found_expected, "at least 1"),
-        (expected.lever_found_expected is False, "none"),
-        (expected.lever_count_min, f"at least {expected.lever_count_min}"),
-        (expected.lever_compliance_ok, "all plausible"),
-        (expected.expected_best_is_multi_step, "the first with several steps"),
-        (expected.min_lever_steps, f"the first with at least {pluralize(expected.min_lever_steps or 0, 'step')}"),
-    )
-    return [text for applies, text in requirements if applies]
+def _percent(rate: float | None) -> str:
+    return "not known" if rate is None else f"{rate:g} %"

@@ -13,7 +13,7 @@ import json
 from typing import TYPE_CHECKING, Any
 
 from pytest_packbench.model.request import ModelRequest
-from pytest_packbench.packs.tariff.dossier import Critique, Proposal
+from pytest_packbench.packs.tariff.answer import Critique, Proposal
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -54,8 +54,8 @@ entries then, and no what-ifs.
 they are made, each with steps and with evidence that would prove it. Other words or another value for the same goods \
 is no such change. Where the importer lists the changes that are open, offer no others, and name each by its id in \
 change. Say plainly where nothing lawful helps, and leave the list empty. optimized is the best of them.
-- citations: where evidence is given, the words that decide, copied exactly, with the source_id. Look whether a \
-document is about these goods and still in force before you rest on it.
+- citations: where evidence is given, the words that decide, copied exactly and in one piece, with the source_id. \
+Look whether a document is about these goods and still in force before you rest on it.
 - relies_on: the documents on which the answer depends.
 
 To refuse, answer with decision "refuse" and a refusal; give no baseline, no optimized and no what-ifs:
@@ -103,9 +103,9 @@ def propose(goods: TariffInput) -> ModelRequest:
     return _request("propose", PROPOSE, Proposal, _material(goods))
 
 
-def critique(goods: TariffInput, proposal: Proposal) -> ModelRequest:
-    """Return the request for a critique of a proposal."""
-    answer = _fenced("answer", proposal.model_dump_json(indent=1))
+def critique(goods: TariffInput, proposal: object) -> ModelRequest:
+    """Return the request for a critique of a proposal, a JSON value."""
+    answer = _answer(proposal)
     return _request("critique", CRITIQUE, Critique, f"{_material(goods)}\n\nThe answer to review:\n\n{answer}")
 
 
@@ -117,10 +117,15 @@ def revise(goods: TariffInput, earlier: object, findings: Sequence[str]) -> Mode
         earlier: the JSON value of the earlier answer, whether a proposal or not.
         findings: what is wrong with it, in one line each.
     """
-    answer = _fenced("answer", json.dumps(earlier, ensure_ascii=False, indent=1, default=repr)[:_MAX_ANSWER_LENGTH])
     fenced_findings = _fenced("findings", "\n".join(f"- {finding}" for finding in findings))
-    text = f"{_material(goods)}\n\nYour earlier answer:\n\n{answer}\n\nThe findings on it:\n\n{fenced_findings}"
+    text = (
+        f"{_material(goods)}\n\nYour earlier answer:\n\n{_answer(earlier)}\n\nThe findings on it:\n\n{fenced_findings}"
+    )
     return _request("revise", REVISE, Proposal, text)
+
+
+def _answer(content: object) -> str:
+    return _fenced("answer", json.dumps(content, ensure_ascii=False, indent=1, default=repr)[:_MAX_ANSWER_LENGTH])
 
 
 def _request(role: str, system: str, model: type[BaseModel], text: str) -> ModelRequest:

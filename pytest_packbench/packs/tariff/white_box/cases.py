@@ -9,28 +9,26 @@ from __future__ import annotations
 
 import json
 import re
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
 from pytest_packbench.model.authoring import case_id
 from pytest_packbench.model.errors import Problem, format_value, json_pointer
 from pytest_packbench.packs.tariff.model import KEYS_OF_ANSWERS, SOURCE
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterator, Mapping
 
 PACK = "tariff"
 IMPORTED = "imported"
 """The source of a case whose file names none that the pack knows."""
 _ALIAS = re.compile(r"tariff([_-][A-Za-z0-9_-]+)?")
-_KEYS = ("id", "pack_id", "case_type", "difficulty", "input", "expected", "notes")
-_CODE_LISTS = ("allowed_hts", "must_not_hts")
-_FLAGS = ("lever_found_expected", "lever_compliance_ok", "expected_best_is_multi_step")
-_COUNTS = ("lever_count_min", "min_lever_steps")
 _NO_CATEGORY = frozenset({"", "null", "none"})
 _WORDS = {"true": True, "false": False}
 _MAX_ITERS = 20
 _CHAPTER = 2
 _TOO_LARGE = 1e15
+_NOTHING: tuple[object, ...] = (None, [], {})
+"""Values that say nothing."""
 
 
 class MappingError(ValueError):
@@ -51,221 +49,156 @@ def to_case(data: object) -> dict[str, Any]:
     Raises:
         MappingError: a key is missing, or its value has no clear meaning.
     """
-    kept: dict[str, Any] = {}
-    top = _Part(data, (), kept)
+    top = _Part(data, ())
     top.require_object("a case")
-    case_input, expected, notes = top.part("input"), top.part("expected"), top.part("notes")
-    case = {
-        "id": _id(top),
-        "pack_id": _pack_id(top),
-        "case_type": _word(top, "case_type"),
-        "difficulty": _word(top, "difficulty"),
-        "input": _input(case_input),
-        "expected": _expected(expected),
-        "notes": _notes(notes),
+    case: dict[str, Any] = {
+        "id": case_id(top.part("id").text("the id of the case, a string")) or "",
+        "pack_id": _pack_id(top.part("pack_id")),
+        "case_type": _word(top.part("case_type")),
+        "difficulty": _word(top.part("difficulty")),
+        "input": _input(top.part("input")),
+        "expected": _expected(top.part("expected")),
+        "notes": _notes(top.part("notes")),
     }
-    top.keep_others(_KEYS)
+    kept = dict(sorted(_written_otherwise(data, case, ())))
+    case["input"] = {key: value for key, value in case["input"].items() if value}
     if kept:
-        case["notes"]["imported"] = dict(sorted(kept.items()))
+        case["notes"]["imported"] = kept
     return case
 
 
-class _Part:
-    """A value of the file with its place; what is not written as it was read is kept."""
+def _written_otherwise(read: object, written: object, path: tuple[str | int, ...]) -> Iterator[tuple[str, object]]:
+    """Yield what is not written, or not as it was read, with its JSON pointer; null and what is empty say nothing."""
+    if isinstance(read, dict) and isinstance(written, dict):
+        for key, value in read.items():
+            yield from _written_otherwise(value, written.get(key), (*path, key))
+    elif isinstance(read, list) and isinstance(written, list) and _are_objects(read, written):
+        for index, (value, other) in enumerate(zip(read, written, strict=True)):
+            yield from _written_otherwise(value, other, (*path, index))
+    # 1 and true are equal in Python, not in JSON
+    elif read not in _NOTHING and json.dumps(read) != json.dumps(written):
+        yield json_pointer(path), read
 
-    def __init__(self, value: object, path: tuple[str | int, ...], kept: dict[str, Any]) -> None:
-        self.value = value
-        self._path = path
-        self._kept = kept
+
+def _are_objects(read: list[Any], written: list[Any]) -> bool:
+    return len(read) == len(written) and all(isinstance(item, dict) for item in (*read, *written))
+
+
+class _Part(NamedTuple):
+    """A value of the file with its place."""
+
+    value: Any
+    path: tuple[str | int, ...]
 
     def part(self, key: str) -> _Part:
         """Return the value under a key; None where there is none."""
         value = self.value.get(key) if isinstance(self.value, dict) else None
-        return self._child(key, value)
+        return _Part(value, (*self.path, key))
 
     def parts(self) -> list[_Part]:
         """Return the members of a list; of a single value, that value; none for null and what is empty."""
-        if self.value is None or self.value in ("", [], {}):
-            self.keep()
+        if self.value in ("", *_NOTHING):
             return []
         if isinstance(self.value, list):
-            return [self._child(index, value) for index, value in enumerate(self.value)]
-        self.keep()
+            return [_Part(value, (*self.path, index)) for index, value in enumerate(self.value)]
         return [self]
-
-    def _child(self, step: str | int, value: object) -> _Part:
-        return _Part(value, (*self._path, step), self._kept)
-
-    def keep(self) -> None:
-        """Keep the value, unless it is null or an empty list or object, which say nothing."""
-        if self.value not in (None, [], {}):
-            self._kept[json_pointer(self._path)] = self.value
-
-    def keep_others(self, keys: Iterable[str]) -> None:
-        """Keep the values of all other keys."""
-        for key, value in self.value.items() if isinstance(self.value, dict) else ():
-            if key not in keys:
-                self._child(key, value).keep()
-
-    def written(self, value: object) -> Any:
-        """Return what is written for the value, which is kept if it differs."""
-        if type(value) is not type(self.value) or value != self.value:
-            self.keep()
-        return value
 
     def fail(self, expected: str) -> NoReturn:
         wrong = "the key is missing or null" if self.value is None else f"got {format_value(self.value)}"
-        raise MappingError(Problem(json_pointer(self._path), wrong, f"expected {expected}"))
+        raise MappingError(Problem(json_pointer(self.path), wrong, f"expected {expected}"))
 
     def require_object(self, what: str) -> None:
         if not isinstance(self.value, dict):
-            self.fail(f"an object, {what}" if what else "an object")
+            self.fail(f"an object, {what}")
+
+    def require_object_or_null(self) -> None:
+        if self.value is not None and not isinstance(self.value, dict):
+            self.fail("an object or null")
 
     def text(self, expected: str) -> str:
         text = self.value
         return text if isinstance(text, str) and text.strip() else self.fail(expected)
 
-    def optional(self, read: Callable[[_Part], Any]) -> Any:
-        """Return what `read` returns; None where there is no value."""
-        return None if self.value is None else self.written(read(self))
+
+def _pack_id(part: _Part) -> str:
+    expected = "tariff, tariff_us, tariff_ca, or another name that begins with tariff_"
+    return PACK if _ALIAS.fullmatch(part.text(expected).strip().lower()) else part.fail(expected)
 
 
-def _id(top: _Part) -> str:
-    part = top.part("id")
-    return part.written(case_id(part.text("the id of the case, a string"))) or ""
-
-
-def _pack_id(top: _Part) -> str:
-    part = top.part("pack_id")
-    name = part.text("tariff, tariff_us, tariff_ca, or another name that begins with tariff_")
-    if not _ALIAS.fullmatch(name.strip().lower()):
-        part.fail("tariff, tariff_us, tariff_ca, or another name that begins with tariff_")
-    part.written(PACK)
-    return PACK
-
-
-def _word(top: _Part, key: str) -> Any:
-    part = top.part(key)
-    return part.written(re.sub(r"[\s-]+", "_", part.text("a word").strip().lower()))
+def _word(part: _Part) -> str:
+    return re.sub(r"[\s-]+", "_", part.text("a word").strip().lower())
 
 
 def _input(part: _Part) -> dict[str, Any]:
     if isinstance(part.value, str):
         # the goods themselves, without options
-        part.keep()
         return {"input": part.text("a description of the goods")}
     part.require_object("the verify request")
     options = part.part("options")
-    if options.value is not None and not isinstance(options.value, dict):
-        options.fail("an object or null")
-    case_input: dict[str, Any] = {"input": _goods(part.part("input")), "options": _options(options)}
-    evidence = _evidence(part, options)
-    if evidence:
-        case_input["evidence"] = evidence
-    part.keep_others(("input", "options", "evidence"))
-    return {key: value for key, value in case_input.items() if value}
-
-
-def _goods(part: _Part) -> Any:
-    if isinstance(part.value, dict | list) and part.value:
+    options.require_object_or_null()
+    goods, documents = part.part("input"), part.part("evidence")
+    # the original gives those beside the options precedence
+    listed = (documents if documents.value else options.part("evidence")).parts()
+    return {
         # the other cases state an object as JSON text
-        return part.written(json.dumps(part.value, ensure_ascii=False))
-    return part.text("a description of the goods, a string or an object")
+        "input": json.dumps(goods.value, ensure_ascii=False)
+        if isinstance(goods.value, dict | list) and goods.value
+        else goods.text("a description of the goods, a string or an object"),
+        "options": _options(options),
+        "evidence": [found for number, each in enumerate(listed, start=1) if (found := _document(each, number))],
+    }
 
 
 def _options(options: _Part) -> dict[str, Any]:
     written: dict[str, Any] = {}
     iterations = options.part("max_iters")
+    # the original takes its default for 0
     if iterations.value:
         number = _whole(iterations)
-        if number < 1:
-            iterations.fail("a number of 1 or more")
-        written["max_iters"] = iterations.written(min(number, _MAX_ITERS))
-    else:
-        # the original takes its default for 0
-        iterations.keep()
-    chapters = options.part("candidate_chapters")
-    found = [_chapter(chapter) for chapter in chapters.parts()]
-    if found:
-        written["candidate_chapters"] = chapters.written(found)
-    options.keep_others(("max_iters", "candidate_chapters", "evidence"))
+        written["max_iters"] = min(number, _MAX_ITERS) if number >= 1 else iterations.fail("a number of 1 or more")
+    if chapters := [_chapter(chapter) for chapter in options.part("candidate_chapters").parts()]:
+        written["candidate_chapters"] = chapters
     return written
 
 
 def _chapter(part: _Part) -> str:
-    value = part.value
-    text = (
-        str(value) if isinstance(value, int) and not isinstance(value, bool) else part.text("a chapter of two digits")
-    )
-    text = text.strip().zfill(_CHAPTER)
-    if not re.fullmatch(r"[0-9]{2}", text):
-        part.fail("a chapter of two digits")
-    return text
-
-
-def _evidence(case_input: _Part, options: _Part) -> list[dict[str, Any]]:
-    evidence, in_options = case_input.part("evidence"), options.part("evidence")
-    if evidence.value:
-        # the original gives these precedence
-        in_options.keep()
-    else:
-        evidence.keep()
-        in_options.keep()
-        evidence = in_options
-    documents = [_document(part, number) for number, part in enumerate(evidence.parts(), start=1)]
-    return [document for document in documents if document]
+    expected = "a chapter of two digits"
+    text = str(part.value) if type(part.value) is int else part.text(expected)
+    chapter = text.strip().zfill(_CHAPTER)
+    return chapter if re.fullmatch(r"[0-9]{2}", chapter) else part.fail(expected)
 
 
 def _document(part: _Part, number: int) -> dict[str, Any]:
     # what has no name is named after its position, so that an answer can quote it
     name = f"evidence_{number}"
     if isinstance(part.value, str):
-        part.keep()
         return {"source_id": name, "text": part.value} if part.value.strip() else {}
     part.require_object("a document with its text, or a string")
     text = part.part("text").text("the text of the document, a string")
-    source_id = part.part("source_id")
+    source_id, title = part.part("source_id"), part.part("title")
     if isinstance(source_id.value, int | float):
-        name = source_id.written(str(source_id.value))
+        name = str(source_id.value)
     elif source_id.value not in (None, ""):
         name = source_id.text("the name of the document, a string")
-    title = part.part("title")
-    document = {"source_id": name, "text": text}
-    if title.value not in (None, ""):
-        document["title"] = title.text("a string or null")
-    part.keep_others(("source_id", "text", "title"))
-    return document
+    titled = {} if title.value in (None, "") else {"title": title.text("a string or null")}
+    return {"source_id": name, "text": text, **titled}
 
 
 def _expected(part: _Part) -> dict[str, Any]:
     part.require_object("the expected answer")
-    accept = part.part("expected_accept")
-    expected: dict[str, Any] = {"expected_accept": accept.written(_flag(accept))}
+    accepts = _flag(part.part("expected_accept"))
     preferred = part.part("preferred_hts")
-    if preferred.value is None and expected["expected_accept"]:
+    if preferred.value is None and accepts:
         preferred.fail("a list of codes")
-    expected["preferred_hts"] = preferred.written(_codes(preferred)) if preferred.value is not None else []
-    for key in _CODE_LISTS:
-        expected[key] = part.part(key).optional(_codes)
-    expected["expected_refusal_category"] = part.part("expected_refusal_category").optional(_category)
-    expected["no_savings_expected"] = part.part("no_savings_expected").optional(_flag)
-    expected["duty_delta_range"] = part.part("duty_delta_range").optional(_range)
-    expected["expected_duty_total_rate_pct"] = part.part("expected_duty_total_rate_pct").optional(_number)
-    expected["expected_duty_delta_direction"] = part.part("expected_duty_delta_direction").optional(_direction)
-    for key in _FLAGS:
-        expected[key] = part.part(key).optional(_flag)
-    for key in _COUNTS:
-        # the original requires nothing by a number below 0
-        count = part.part(key)
-        number = count.optional(_whole)
-        expected[key] = None if number is None else count.written(number if number >= 0 else None)
-    part.keep_others(expected)
+    read = {key: reader(part.part(key)) for key, reader in _READERS.items() if part.part(key).value is not None}
+    expected = {"expected_accept": accepts, "preferred_hts": _codes(preferred), **read}
     # what no rule reads is an error in a case of this pack
-    for key in KEYS_OF_ANSWERS if not expected["expected_accept"] else ("expected_refusal_category",):
-        if expected.get(key) is not None and not (key == "no_savings_expected" and expected[key] is False):
-            part.part(key).keep()
-            expected[key] = None
-    return {key: value for key, value in expected.items() if value is not None}
+    unread = ("expected_refusal_category",) if accepts else KEYS_OF_ANSWERS
+    return {
+        key: value
+        for key, value in expected.items()
+        if value is not None and (key not in unread or (key, value) == ("no_savings_expected", False))
+    }
 
 
 def _codes(part: _Part) -> list[str]:
@@ -304,9 +237,13 @@ def _number(part: _Part) -> float:
 
 def _whole(part: _Part) -> int:
     number = _number(part)
-    if number != int(number):
-        part.fail("a whole number")
-    return int(number)
+    return int(number) if number == int(number) else part.fail("a whole number")
+
+
+def _count(part: _Part) -> int | None:
+    # the original requires nothing by a number below 0
+    number = _whole(part)
+    return number if number >= 0 else None
 
 
 def _flag(part: _Part) -> bool:
@@ -315,31 +252,31 @@ def _flag(part: _Part) -> bool:
         value = _WORDS.get(value.strip().lower())
     elif type(value) is int and value in (0, 1):
         value = bool(value)
-    if not isinstance(value, bool):
-        part.fail("true or false")
-    return value
+    return value if isinstance(value, bool) else part.fail("true or false")
+
+
+_READERS: Mapping[str, Callable[[_Part], Any]] = {
+    "allowed_hts": _codes,
+    "must_not_hts": _codes,
+    "expected_refusal_category": _category,
+    "no_savings_expected": _flag,
+    "duty_delta_range": _range,
+    "expected_duty_total_rate_pct": _number,
+    "expected_duty_delta_direction": _direction,
+    "lever_found_expected": _flag,
+    "lever_compliance_ok": _flag,
+    "expected_best_is_multi_step": _flag,
+    "lever_count_min": _count,
+    "min_lever_steps": _count,
+}
 
 
 def _notes(part: _Part) -> dict[str, Any]:
-    if part.value is not None and not isinstance(part.value, dict):
-        part.fail("an object or null")
-    notes: dict[str, Any] = {"source": _source(part.part("source"))}
-    tags = part.part("tags")
-    found = [_tag(tag) for tag in tags.parts()]
-    written = list(dict.fromkeys(tag for tag in found if tag))
-    if written:
-        notes["tags"] = tags.written(written)
-    elif tags.value:
-        tags.keep()
-    part.keep_others(("source", "tags"))
-    return notes
-
-
-def _source(part: _Part) -> str:
-    if isinstance(part.value, str) and re.fullmatch(SOURCE, part.value):
-        return part.value
-    part.keep()
-    return IMPORTED
+    part.require_object_or_null()
+    source = part.part("source").value
+    is_known = isinstance(source, str) and re.fullmatch(SOURCE, source)
+    tags = dict.fromkeys(filter(None, map(_tag, part.part("tags").parts())))
+    return {"source": source if is_known else IMPORTED, **({"tags": list(tags)} if tags else {})}
 
 
 def _tag(part: _Part) -> str:

@@ -13,6 +13,7 @@ from pytest_packbench.files import LIMITS, read_regular, why_unreadable
 from pytest_packbench.model.authoring import CaseDraft, Importer, SourceFlaw, SourceRemark
 from pytest_packbench.model.errors import json_pointer
 from pytest_packbench.packs.tariff.white_box.cases import MappingError, to_case
+from pytest_packbench.packs.tariff.white_box.original import document
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -346,7 +347,7 @@ def _one(place: str, data: object, *, name: str) -> StoredResult | SourceFlaw | 
                 # the version of the pack that scored it there is not one of ours
                 "pack": {"name": "tariff"},
             },
-            "exchanges": [{"role": "verify", "answer": payload}],
+            "exchanges": [{"role": "verify", "answer": document(payload)}],
         },
     )
 

@@ -13,17 +13,17 @@ from collections import Counter, defaultdict
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
+from benchmarks.schedule import Schedule
 from pytest_packbench.model.request import without_model
 from pytest_packbench.packs.tariff.model import TariffInput
-from pytest_packbench.packs.tariff.notation import chapter, dotted
-from pytest_packbench.packs.tariff.schedule import Schedule
+from pytest_packbench.packs.tariff.notation import dotted
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
     from pathlib import Path
 
+    from benchmarks.schedule import TariffLine
     from pytest_packbench.model.request import VerifyContext, VerifyRequest
-    from pytest_packbench.packs.tariff.schedule import TariffLine
 
 FILE = "hts"
 """The name under which the target expects the schedule's file: ini `packbench_hts`, environment `PACKBENCH_HTS`."""
@@ -91,8 +91,7 @@ def target(request: VerifyRequest, context: VerifyContext) -> dict[str, Any]:
     match = index.best(" ".join([goods.input, *(document.text for document in goods.evidence)]))
     if match is None:
         reason = "the text shares no word with the schedule"
-        refusal = {"category": "insufficient_info", "reason": reason, "questions": []}
-        return _result(accepted=False, tariff_dossier=None, refusal=refusal)
+        return {"status": "refused", "refusal": {"category": "insufficient_info", "reason": reason}}
     return _answer(*match, schedule)
 
 
@@ -115,24 +114,6 @@ def _answer(line: TariffLine, score: float, schedule: Schedule) -> dict[str, Any
         "description": " > ".join(line.texts),
         "duty_basis": None if rate is None else rate.basis,
         "duty_rate_pct": pct,
-        "duty_breakdown": {"base_rate_pct": pct, "applied_additional_duties": [], "total_rate_pct": pct},
         "rationale": f"the line with the most similar description, BM25 score {score:.1f}",
     }
-    dossier = {
-        "candidate_chapters": [chapter(line.code)],
-        "gri_trace": None,
-        "baseline": baseline,
-        "optimized": None,
-        "what_if_candidates": [],
-        "citations": [],
-    }
-    return _result(accepted=True, tariff_dossier=dossier, refusal=None)
-
-
-def _result(*, accepted: bool, **parts: Any) -> dict[str, Any]:
-    return {
-        "status": "verified" if accepted else "refused",
-        "accepted": accepted,
-        "iterations": [{"i": 1, "accepted": accepted, "rejected_because": []}],
-        **parts,
-    }
+    return {"status": "verified", "tariff_dossier": {"baseline": baseline}}

@@ -1,0 +1,639 @@
+"""The answer of a tariff pipeline: one document. What is scored has one place and one form, and nothing else is read.
+
+`status` and `refusal` alone decide. The document is closed: a key that it does not have, or a value of another form,
+makes the answer unreadable. What a pipeline wants to say beside it stands in `notes`, which is shown and never read.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, NamedTuple, Self
+
+from pydantic import (
+    AfterValidator,
+    Field,
+    PlainSerializer,
+    PrivateAttr,
+    StringConstraints,
+    ValidationError,
+    model_validator,
+)
+
+from pytest_packbench.files import escape_unprintable, walk
+from pytest_packbench.model.case import Expected, Fraction, ListOf, StrictModel, misfit
+from pytest_packbench.model.errors import json_pointer, single_spaced, validation_problems
+from pytest_packbench.packs.tariff.model import RefusalCategory  # noqa: TC001 - pydantic reads it at run time
+from pytest_packbench.packs.tariff.notation import CODE, WIDTHS, Level, Rule, digits, dotted
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from pydantic import ModelWrapValidatorHandler
+
+Code = Annotated[
+    str,
+    StringConstraints(pattern=CODE, strip_whitespace=True),
+    AfterValidator(digits),
+    PlainSerializer(dotted, return_type=str),
+    Expected("one code of 4, 6, 8 or 10 digits and nothing else, such as 6404.11.9020"),
+]
+"""A code, kept as its digits and written with its dots."""
+Text = Annotated[str, StringConstraints(pattern=r"\S"), Expected("a text that is not blank")]
+Percent = Annotated[float, Field(ge=0, le=1000), Expected("a number from 0 to 1000, percent of value")]
+Points = Annotated[float, Field(ge=-1000, le=1000), Expected("a number of percentage points, below 0 for a saving")]
+Kind = Literal["materials", "construction", "components", "packaging", "process", "origin", "description", "valuation"]
+UNLAWFUL = frozenset({"description", "valuation"})
+"""Kinds of changes that do not change the goods (19 U.S.C. 1592)."""
+
+
+class Refusal(StrictModel):
+    """Why no code is given.
+
+    Attributes:
+        category: one of the four; null where the pipeline has none, which is a wrong one where the case names one.
+        reason: in a sentence, for people.
+        questions: whose answers would settle it, for people.
+    """
+
+    category: RefusalCategory | None = None
+    reason: str = ""
+    questions: ListOf[str] = ()
+
+
+class AdditionalDuty(StrictModel):
+    """A duty on top of the base rate, percent of value."""
+
+    layer_id: Text
+    pct: Percent
+    reason: str = ""
+
+
+class Breakdown(StrictModel):
+    """How a total rate comes about; percent of value, null where the rate is specific or compound."""
+
+    base_rate_pct: Percent | None = None
+    applied_additional_duties: ListOf[AdditionalDuty] = ()
+    total_rate_pct: Percent | None = None
+
+    @property
+    def added(self) -> float:
+        """The sum of the additional duties, percent of value."""
+        return sum(duty.pct for duty in self.applied_additional_duties)
+
+
+class Classification(StrictModel):
+    """A code with its duty.
+
+    Attributes:
+        hts_code: the code, ten digits where the schedule has them.
+        duty_rate_pct: the total rate, percent of value; null for a specific or compound rate.
+        duty_breakdown: the base rate and what comes on top; without it the rate is the base rate.
+        duty_basis: the kind of rate.
+        description: the line in the pipeline's own words; it, the rationale and the confidence are for people.
+        rationale: why this code.
+        confidence: 0 to 1.
+    """
+
+    hts_code: Code
+    duty_rate_pct: Percent | None = None
+    duty_breakdown: Breakdown = Breakdown.model_construct()
+    duty_basis: Literal["free", "ad valorem", "specific", "compound"] | None = None
+    description: str | None = None
+    rationale: str = ""
+    confidence: Fraction | None = None
+
+    @property
+    def total(self) -> float | None:
+        """The total rate, percent of value; None if none is stated."""
+        stated = self.duty_breakdown.total_rate_pct
+        return self.duty_rate_pct if stated is None else stated
+
+    @property
+    def base(self) -> float | None:
+        """The base rate, percent of value: the one stated, else the total without the additional duties."""
+        stated, total = self.duty_breakdown.base_rate_pct, self.total
+        return total - self.duty_breakdown.added if stated is None and total is not None else stated
+
+
+class Step(StrictModel):
+    """One step of the interpretation rules.
+
+    Attributes:
+        rule: the General Rule of Interpretation, or the Additional US Rule.
+        level: what is chosen: heading (4 digits), subheading (6), line (8) or suffix (10).
+        candidates: the codes compared, of that level.
+        outcome: `decided` (one is chosen), `tied` (two or more remain) or `failed` (none fits).
+        chosen: the candidate chosen, of a decided step only.
+        as_set: whether the step treats the goods as a retail set.
+        reason: the facts and texts that decide, for people.
+    """
+
+    rule: Rule
+    level: Level
+    candidates: ListOf[Code]
+    outcome: Literal["decided", "tied", "failed"]
+    chosen: Code | None = None
+    as_set: bool = False
+    reason: str = ""
+
+    @model_validator(mode="after")
+    def _check_choice(self) -> Self:
+        width = WIDTHS[self.level]
+        named = (*self.candidates, *([self.chosen] if self.chosen else ()))
+        other = next((code for code in named if len(code) != width), None)
+        if other is not None:
+            raise misfit(f"got {dotted(other)} for a {self.level}", f"codes of {width} digits")
+        if (self.outcome == "decided") != (self.chosen is not None):
+            raise misfit(f"the step is {self.outcome}", "a chosen code in a decided step, and in no other")
+        if self.chosen is not None and self.chosen not in self.candidates:
+            raise misfit(f"got {dotted(self.chosen)} as the choice", "one of the step's candidates")
+        return self
+
+
+class Trace(StrictModel):
+    """The steps of the interpretation rules in the order taken.
+
+    Attributes:
+        steps: the steps.
+        sequence_ok: what the pipeline's own check of their order found; it counts only against the answer.
+    """
+
+    steps: ListOf[Step] = ()
+    sequence_ok: bool | None = None
+
+
+class Component(StrictModel):
+    """A part of composite goods; shares in percent of the whole, null where not known."""
+
+    component: Text
+    material: Text
+    weight_pct: Percent | None = None
+    value_pct: Percent | None = None
+
+
+class EssentialCharacter(StrictModel):
+    """Which component gives the goods their essential character, and by which factors (rule 3(b))."""
+
+    component: Text
+    factors: ListOf[Text]
+    rationale: str = ""
+
+
+class Classified(StrictModel):
+    """A code with how it was found: of the goods, or of one of several articles.
+
+    Attributes:
+        candidate_headings: headings considered; they, the composition and the character are for people.
+        gri_trace: the interpretation rules in the order used.
+        composition_table: parts of composite goods.
+        essential_character: what decides by rule 3(b).
+        baseline: the goods as they are.
+    """
+
+    candidate_headings: ListOf[Code] = ()
+    gri_trace: Trace = Trace.model_construct()
+    composition_table: ListOf[Component] | None = None
+    essential_character: EssentialCharacter | None = None
+    baseline: Classification | None = None
+
+    @property
+    def code(self) -> str | None:
+        """The code of the goods as they are, as digits; None without one."""
+        return self.baseline.hts_code if self.baseline else None
+
+
+class Article(Classified):
+    """One of several articles, each with a code of its own.
+
+    Attributes:
+        article: what it is, in a few words.
+        baseline: its code and duty.
+    """
+
+    article: Text
+    baseline: Classification
+
+
+class WhatIf(StrictModel):
+    """A change of the goods by which they would bear another duty: a savings lever.
+
+    Attributes:
+        id: its name in the answer.
+        kind: what changes; other words or another value for the same goods are no change.
+        change: the id of a change that the request lists.
+        steps: what has to be done, in order.
+        expected_hts: the code after the change.
+        estimated_duty_delta: percentage points against the baseline, below 0 for a saving; never more than the
+            schedule gives, and less where the pipeline is cautious.
+        rationale: why the changed goods fall there, for people.
+        legal_risks: what could go wrong in law, for people.
+        required_evidence: what would prove the change.
+    """
+
+    id: Text
+    kind: Kind | None = None
+    change: Text
+    steps: ListOf[Text] = ()
+    expected_hts: Code
+    estimated_duty_delta: Points
+    rationale: str = ""
+    legal_risks: ListOf[str] = ()
+    required_evidence: ListOf[Text] = ()
+
+    @property
+    def is_lawful(self) -> bool:
+        """Whether it changes the goods, not only what is declared about them."""
+        return self.kind not in UNLAWFUL
+
+
+class Examined(StrictModel):
+    """A change that was examined and saves nothing: no lever, without a code and without an amount."""
+
+    change: Text
+    reason: str = ""
+
+
+class Optimized(Classification):
+    """The goods after the best change.
+
+    Attributes:
+        what_if_id: the what-if by which they are changed.
+        risk_flags: for people.
+    """
+
+    what_if_id: Text
+    risk_flags: ListOf[str] = ()
+
+
+class Citation(StrictModel):
+    """Words of a document of the request, copied exactly and in one piece."""
+
+    source_id: Text
+    quote: Text
+    claim: str = ""
+
+
+class Reliance(StrictModel):
+    """A document on which the answer depends; `source_id` is null where the request does not bring it."""
+
+    document: Text
+    source_id: Text | None
+
+
+class Dossier(Classified):
+    """The classification, and what supports it.
+
+    Attributes:
+        articles: instead of a baseline, one entry for each of several articles, where the request asks for each.
+        what_if_candidates: changes of the goods that would lower the duty.
+        optimized: the goods after the best of them.
+        examined: changes that were examined and save nothing.
+        citations: quotes from the documents of the request.
+        relies_on: documents on which the answer depends.
+        product_summary: the goods in the pipeline's words; it and the assumptions are for people.
+        assumptions: what was taken for granted.
+    """
+
+    articles: ListOf[Article] = ()
+    what_if_candidates: ListOf[WhatIf] = ()
+    optimized: Optimized | None = None
+    examined: ListOf[Examined] = ()
+    citations: ListOf[Citation] = ()
+    relies_on: ListOf[Reliance] = ()
+    product_summary: str = ""
+    assumptions: ListOf[str] = ()
+
+    @property
+    def parts(self) -> list[Classified]:
+        """The articles, or the dossier itself."""
+        return list(self.articles) or [self]
+
+    @property
+    def baselines(self) -> list[Classification]:
+        """The goods as they are, each of several articles."""
+        return [part.baseline for part in (self, *self.articles) if part.baseline]
+
+    @property
+    def chosen(self) -> WhatIf | None:
+        """The what-if that the optimised code names; None without one."""
+        best = self.optimized
+        return next((each for each in self.what_if_candidates if best and each.id == best.what_if_id), None)
+
+
+class Gate(StrictModel):
+    """What a check of the pipeline found; only `ok` is read."""
+
+    ok: bool
+    violations: ListOf[str] = ()
+
+
+class Failure(StrictModel):
+    """An infrastructure failure: neither an answer nor a refusal, and no score.
+
+    Attributes:
+        kind: its name, such as `timeout` or `network`.
+        message: a description.
+    """
+
+    kind: Text
+    message: str
+
+
+class Ruling(StrictModel):
+    """What a check of the pipeline ruled, for the record.
+
+    Attributes:
+        hook: its name.
+        decision: what it decided.
+        rule: its number, 0 to 4294967295; null without one.
+        iteration: the proposal that it was about.
+    """
+
+    hook: Text
+    decision: Text
+    rule: Annotated[int, Field(ge=0, lt=2**32)] | None = None
+    iteration: int | None = None
+
+
+class Reading(NamedTuple):
+    """What was found when an answer was read.
+
+    Attributes:
+        recommended: the part of the dossier in which a refusal recommends a code, a rate or a saving; empty for none.
+        faults: what has another form beside a refusal, one line each; those parts of its dossier are not read.
+        ignored: the unknown keys that a suite with `unknown_keys: ignore` leaves unread, as JSON pointers.
+    """
+
+    recommended: str = ""
+    faults: tuple[str, ...] = ()
+    ignored: tuple[str, ...] = ()
+
+
+class TariffAnswer(StrictModel):
+    """The answer of a tariff pipeline.
+
+    It is read in two steps: first decision and refusal, strictly. Beside a refusal only codes, rates and savings are
+    looked at, which contradict it; another fault of form there is noted, and the dossier is not read.
+
+    Attributes:
+        status: `verified` (an answer) or `refused`.
+        refusal: why no code is given; of a refusal only.
+        error: instead of a status, an infrastructure failure.
+        unreadable: instead of a status, why the pipeline could not read its model; such an answer is unreadable.
+        tariff_dossier: the classification.
+        citation_gate_result: what the pipeline's own check of citations found; null if it did not run.
+        missing_evidence_gate_result: the same of the documents on which the answer depends.
+        trace: rulings of the pipeline's checks, in order.
+        notes: anything else, shown and never read.
+    """
+
+    ignores_unknown_keys: ClassVar[bool] = False
+
+    status: Literal["verified", "refused"] | None = None
+    refusal: Refusal | None = None
+    error: Failure | None = None
+    unreadable: str | None = None
+    tariff_dossier: Dossier | None = None
+    citation_gate_result: Gate | None = None
+    missing_evidence_gate_result: Gate | None = None
+    trace: ListOf[Ruling] = ()
+    notes: dict[str, Any] = Field(default_factory=dict)
+
+    _reading: Reading = PrivateAttr(Reading())
+
+    @property
+    def reading(self) -> Reading:
+        """What was found when the answer was read."""
+        return self._reading
+
+    @property
+    def dossier(self) -> Dossier:
+        """The dossier; an empty one where there is none."""
+        return self.tariff_dossier or Dossier()
+
+    @property
+    def codes(self) -> list[str]:
+        """Every code that is recommended, each once, as digits."""
+        dossier = self.dossier
+        parts = (*dossier.baselines, *([dossier.optimized] if dossier.optimized else ()))
+        after = (what_if.expected_hts for what_if in dossier.what_if_candidates)
+        return list(dict.fromkeys((*(part.hts_code for part in parts), *after)))
+
+    @model_validator(mode="wrap")
+    @classmethod
+    def _read(cls, value: Any, handler: ModelWrapValidatorHandler[Self]) -> Self:
+        reading = Reading()
+        if isinstance(value, dict):
+            value = without_history(value)
+            if cls.ignores_unknown_keys:
+                value, reading = without_unknown_keys(value)
+            if value.get("status") == "refused":
+                found, dossier = beside_refusal(value.get("tariff_dossier"))
+                reading, value = found._replace(ignored=reading.ignored), {**value, "tariff_dossier": dossier}
+        answer = handler(value)
+        answer._reading = reading  # noqa: SLF001 - its own
+        return answer
+
+    @model_validator(mode="after")
+    def _check_decision(self) -> Self:
+        if self.unreadable is not None:
+            raise misfit(f"the pipeline could not read its model: {self.unreadable}", "an answer or a refusal")
+        if (self.status is None) == (self.error is None):
+            raise misfit("got no decision, or two", "`status` verified or refused, or an `error` instead")
+        return self
+
+
+class OpenAnswer(TariffAnswer):
+    """The answer in a suite with `unknown_keys: ignore`: keys that the document does not have are left unread."""
+
+    ignores_unknown_keys: ClassVar[bool] = True
+
+
+def one_line(text: object) -> str:
+    """Return a text in one line, with signs that can't be printed escaped."""
+    return single_spaced(escape_unprintable(str(text)))
+
+
+_RECOMMENDING = ("baseline", "optimized", "what_if_candidates", "articles")
+_FOR_PEOPLE = frozenset({"description", "rationale", "confidence"})
+
+
+def beside_refusal(dossier: object) -> tuple[Reading, object]:
+    """Look at what stands beside a refusal: what it recommends, and the faults of its form.
+
+    Args:
+        dossier: the dossier as it was given.
+
+    Returns:
+        What was found, and the dossier without the parts of another form. They stay where one could hide a claim, as an
+        unknown key could: the answer is unreadable then.
+    """
+    plain = dossier if isinstance(dossier, dict) else {}
+    recommended = next((name for name in _RECOMMENDING if any(_stated(name, plain.get(name)))), "")
+    try:
+        Dossier.model_validate(plain)
+    except ValidationError as error:
+        details = error.errors(include_url=False)
+        if recommended or not any(map(_hides, details)):
+            faulty = {detail["loc"][0] for detail in details}
+            kept = {key: value for key, value in plain.items() if key not in faulty}
+            return Reading(recommended, tuple(map(one_line, validation_problems(error, Dossier)))), kept
+    return Reading(recommended), dossier
+
+
+def _stated(name: str, part: object) -> Iterator[bool]:
+    """Yield whether each value in a part of a dossier recommends something: of a baseline numbers and codes do."""
+    for path, leaf in walk(part):
+        is_stated = leaf not in (None, "") and not isinstance(leaf, bool | dict | list)
+        yield is_stated and (
+            name != "baseline" or (not _FOR_PEOPLE & {*path[-1:]} and any(map(str.isdigit, str(leaf))))
+        )
+
+
+def _hides(detail: Mapping[str, Any]) -> bool:
+    """Return whether a fault of form may hide a claim: an unknown key, or an object where a plain value belongs."""
+    is_container = isinstance(detail["input"], dict | list) and detail["type"] != "missing"
+    return detail["type"] == "extra_forbidden" or is_container
+
+
+def without_unknown_keys(result: dict[str, Any]) -> tuple[dict[str, Any], Reading]:
+    """Return an answer without the keys that the document does not have, and where they were."""
+    kept, ignored = result, list[str]()
+    try:
+        TariffAnswer.model_validate(result)
+    except ValidationError as error:
+        for detail in error.errors(include_url=False):
+            if detail["type"] == "extra_forbidden":
+                kept = _without(kept, detail["loc"])
+                ignored.append(one_line(json_pointer(detail["loc"])))
+    return kept, Reading(ignored=tuple(ignored))
+
+
+def _without(part: Any, path: Sequence[str | int]) -> Any:
+    """Return a copy of a value without the key at a path."""
+    key, *rest = path
+    if not rest:
+        return {name: value for name, value in part.items() if name != key}
+    if isinstance(part, dict):
+        return {**part, key: _without(part[str(key)], rest)}
+    return [_without(value, rest) if index == key else value for index, value in enumerate(part)]
+
+
+_OK = {"ok": True, "violations": []}
+_OBJECTIONS = ("rejected_because", "conflicts", "sequence_violations")
+_EARLIER_GATES = frozenset(
+    {
+        *("form", "completeness", "code_form", "gri_sequence", "essential_character", "duty_arithmetic", "citations"),
+        *("missing_evidence", "lawful_what_ifs", "critic", "refusal", "composition", "schedule"),
+    }
+)
+_ITERATION = frozenset(
+    {
+        *("i", "accepted", *_OBJECTIONS, "missing", "unsupported", "gates"),
+        *("citation_gate_result", "missing_evidence_gate_result"),
+    }
+)
+
+
+def without_history(result: dict[str, Any]) -> dict[str, Any]:
+    """Return a result of the reference target of earlier versions as a document; any other result as it is.
+
+    That target wrote beside the document how it came about, and some of it twice. What says nothing else than the
+    document is moved into `notes`; what says anything else stays, as a key that the document does not have.
+    """
+    status, dossier = result.get("status"), _object(result.get("tariff_dossier"))
+    accepted, refusal = status == "verified", _object(result.get("refusal"))
+    if "iterations" not in result or not isinstance(result.get("notes"), dict | None):
+        return result
+    at_top = {
+        "accepted": result.get("accepted") is accepted,
+        "iterations": _is_course(_list(result["iterations"]), status),
+        "citations": result.get("citations") == dossier.get("citations", []),
+        "lever_proof": status == "rejected" or result.get("lever_proof") == {"selected_levers": _levers(dossier)},
+    }
+    in_dossier = {
+        "candidate_chapters": all(isinstance(each, str) for each in _list(dossier.get("candidate_chapters"))),
+        "questions_for_user": dossier.get("questions_for_user") in ([], refusal.get("questions")),
+    }
+    withdraws = status == "rejected" and refusal.get("category") is None and at_top["iterations"]
+    if withdraws:
+        # no proposal passed, so none is given, which says nothing about the goods
+        in_dossier |= dict.fromkeys(_RECOMMENDING, True)
+        result = {**result, "status": "refused"}
+    moved = {
+        key: part[key]
+        for part, keys in ((result, at_top), (dossier, in_dossier))
+        for key in keys
+        if key in part and keys[key]
+    }
+    plain = {key: value for key, value in result.items() if not at_top.get(key)}
+    if dossier:
+        plain["tariff_dossier"] = {key: value for key, value in dossier.items() if not in_dossier.get(key)}
+    return {**plain, "notes": {**moved, **(result.get("notes") or {})}}
+
+
+def _is_course(iterations: list[Any], status: object) -> bool:
+    """Return whether iterations tell how a result came about, and end as it does."""
+    if not iterations or not all(isinstance(each, dict) and each.keys() <= _ITERATION for each in iterations):
+        return False
+    last = iterations[-1]
+    # a failure in other words, such as a model that was not reached, is no proposal that a gate rejected
+    is_by_gates = _EARLIER_GATES.issuperset(map(str, _list(last.get("rejected_because"))))
+    is_rejected = status == "rejected" and is_by_gates
+    return last.get("accepted") is (status == "verified") and (is_rejected or not any(map(last.get, _OBJECTIONS)))
+
+
+def _levers(dossier: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Return the levers that the target wrote for the what-ifs of a dossier, the best first."""
+    what_ifs = [
+        each for each in map(_object, _list(dossier.get("what_if_candidates"))) if each.get("kind") not in UNLAWFUL
+    ]
+    best = _object(dossier.get("optimized")).get("what_if_id")
+    return [
+        {
+            **{name: each.get(name) for name in ("id", "change", "expected_hts")},
+            "sequence": [
+                {"label": step, "category": each.get("kind"), "compliance_result": _OK}
+                for step in _list(each.get("steps"))
+            ],
+            "gate_results": {"plausibility": [_OK]},
+        }
+        for each in sorted(what_ifs, key=lambda each: each.get("id") != best)
+    ]
+
+
+def _object(value: object) -> dict[str, Any]:
+    return value if isinstance(value, dict) else {}
+
+
+def _list(value: object) -> list[Any]:
+    return value if isinstance(value, list) else []
+
+
+class Proposal(Dossier):
+    """A dossier with a decision: the answer of the reference target's model to the roles `propose` and `revise`.
+
+    Attributes:
+        decision: `classify` or `refuse`.
+        product_summary: the goods in the model's words.
+        refusal: set in a refusal.
+    """
+
+    product_summary: Text
+    decision: Literal["classify", "refuse"]
+    refusal: Refusal | None = None
+
+
+class Critique(StrictModel):
+    """The answer to the role `critique`.
+
+    Attributes:
+        conflicts: contradictions between answer, facts and rules; each one sends the answer back.
+        missing: facts or documents that the answer needs and the request lacks.
+        unsupported: claims without ground in the request.
+        comment: the critic's view in one or two sentences.
+    """
+
+    conflicts: ListOf[str] = ()
+    missing: ListOf[str] = ()
+    unsupported: ListOf[str] = ()
+    comment: str

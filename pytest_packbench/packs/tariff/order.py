@@ -1,0 +1,246 @@
+"""The legal order of the General Rules of Interpretation: a table of what may not be, S1 to S8.
+
+The rules are applied to each level in turn (heading, subheading, line, suffix), beginning with rule 1 for the heading
+and rule 6 below it. Rule 5 (packing) may stand anywhere and is subject to S7 only; the Additional US Rules may be
+combined with any other.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from pytest_packbench.packs.tariff.notation import WIDTHS, dotted, is_under
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    from pytest_packbench.packs.tariff.answer import Step
+    from pytest_packbench.packs.tariff.notation import Level
+
+THIRD = frozenset({"3a", "3b", "3c"})
+AFTER_OPENING = frozenset({"2a", "2b", *THIRD, "4"})
+"""Rules that are used only where rule 1 or, below the heading, rule 6 leaves a level open."""
+PACKING = frozenset({"5a", "5b"})
+PREVIOUS = {"3b": "3a", "3c": "3b"}
+GARMENTS = frozenset({*map(str, range(6101, 6115)), *map(str, range(6201, 6212))})
+"""The headings of textile garments in section XI note 14."""
+_LEVELS = tuple(WIDTHS)
+_SEVERAL = 2
+
+
+class Fault(NamedTuple):
+    """What is out of order.
+
+    Attributes:
+        order: the rule of the order, S1 to S8.
+        objection: its name.
+        number: the number of the step, from 1; 0 where it concerns the whole trace.
+        text: what is wrong, and what to do.
+    """
+
+    order: str
+    objection: str
+    number: int
+    text: str
+
+    def __str__(self) -> str:
+        """Return the fault in one line."""
+        return f"{self.order}{f', step {self.number}' if self.number else ''}: {self.text}"
+
+
+class _At(NamedTuple):
+    """A step of a trace, and the steps before it without those on packing."""
+
+    step: Step
+    before: Sequence[Step]
+
+    def last(self, *rules: str, level: Level | None = None) -> Step | None:
+        """Return the last step before this one at its level, or another, limited to some rules."""
+        at_level = (each for each in reversed(self.before) if each.level == (level or self.step.level))
+        return next((each for each in at_level if not rules or each.rule in rules), None)
+
+    def choice(self, level: Level) -> str | None:
+        """Return the code that was chosen last at a level; None if it is not decided."""
+        return next((each.chosen for each in reversed(self.before) if each.level == level and each.chosen), None)
+
+    @property
+    def opening(self) -> Step | None:
+        """The step of rule 1 or 6 that opened the level, for a rule that needs one."""
+        return self.last("1", "6") if self.step.rule in AFTER_OPENING else None
+
+    @property
+    def previous(self) -> Step | None:
+        """The step of the rule that has to fail before this one."""
+        return self.last(PREVIOUS[self.step.rule]) if self.step.rule in PREVIOUS else None
+
+    @property
+    def above(self) -> str:
+        """The code chosen at the nearest level above; empty without one."""
+        levels = _LEVELS[: _LEVELS.index(self.step.level)]
+        return next((code for level in reversed(levels) if (code := self.choice(level))), "")
+
+    @property
+    def is_below(self) -> bool:
+        """Whether the step is below a heading that is decided."""
+        return self.step.level != "heading" and self.choice("heading") is not None
+
+    def follows(self, *levels: str) -> bool:
+        """Return whether a step at one of some levels was taken before."""
+        return any(each.level in levels for each in self.before)
+
+
+class _Row(NamedTuple):
+    order: str
+    objection: str
+    applies: Callable[[_At], object]
+    text: str
+
+
+ORDER: tuple[_Row, ...] = (
+    _Row(
+        "S1",
+        "opening_rule_missing",
+        lambda at: at.step.rule in AFTER_OPENING and at.opening is None,
+        "rule {rule} is used before rule 1 or 6 was tried on the {level}; add that rule first",
+    ),
+    _Row(
+        "S1",
+        "opening_rule_decided",
+        lambda at: at.opening and at.opening.chosen,
+        "rule {rule} is used although rule 1 or 6 decided the {level}; remove this step, or show the tie",
+    ),
+    _Row(
+        "S1",
+        "opening_tie_of_one",
+        lambda at: at.opening and at.opening.outcome == "tied" and len({*at.opening.candidates}) < _SEVERAL,
+        "rule {rule} follows a tie of fewer than two codes; name each code that remains, or let that step decide",
+    ),
+    _Row(
+        "S2",
+        "third_rule_skipped",
+        lambda at: at.step.rule in PREVIOUS and at.previous is None,
+        "rule {rule} is used before the one above it in rule 3; first show that that one does not decide",
+    ),
+    _Row(
+        "S2",
+        "third_rule_decided",
+        lambda at: at.previous and at.previous.chosen,
+        "rule {rule} is used although the one above it in rule 3 decided; remove this step",
+    ),
+    _Row(
+        "S2",
+        "not_the_last_code",
+        lambda at: at.step.rule == "3c" and at.step.chosen and at.step.chosen != max(at.step.candidates),
+        "rule 3c takes the last candidate in number order; choose that one",
+    ),
+    _Row(
+        "S4",
+        "sixth_rule_on_headings",
+        lambda at: at.step.level == "heading" and at.step.rule == "6",
+        "rule 6 compares headings; use rules 1 to 4 for headings and rule 6 for the levels below",
+    ),
+    _Row(
+        "S4",
+        "heading_too_late",
+        lambda at: (
+            at.step.level == "heading"
+            and at.step.rule != "6"
+            and not at.step.rule.startswith("us")
+            and at.follows(*_LEVELS[1:])
+        ),
+        "the heading is compared after a level below it; decide the heading first",
+    ),
+    _Row(
+        "S4",
+        "heading_not_decided",
+        lambda at: at.step.level != "heading" and not at.is_below,
+        "a {level} is compared before a heading is decided; decide the heading first",
+    ),
+    _Row(
+        "S4",
+        "subheading_not_decided",
+        lambda at: (
+            at.is_below
+            and at.step.level in {"line", "suffix"}
+            and at.follows("subheading")
+            and at.choice("subheading") is None
+        ),
+        "a {level} is compared before the subheading is decided; decide the subheading first",
+    ),
+    _Row(
+        "S4",
+        "subheading_too_late",
+        lambda at: at.is_below and at.step.level == "subheading" and at.follows("line", "suffix"),
+        "the subheading is compared after a level below it; move this step before them",
+    ),
+    _Row(
+        "S4",
+        "not_under_the_choice",
+        lambda at: at.is_below and not all(is_under(code, at.above) for code in at.step.candidates),
+        "a {level} that is not under the code chosen above it; compare only codes under that one",
+    ),
+    _Row(
+        "S5",
+        "third_rule_alone",
+        lambda at: at.step.rule in THIRD and len({*at.step.candidates}) < _SEVERAL,
+        "rule {rule} needs at least two codes to choose from; name the other codes, or use rule 1 alone",
+    ),
+    _Row(
+        "S6",
+        "garments_as_a_set",
+        lambda at: at.step.as_set and len(GARMENTS & {code[:4] for code in at.step.candidates}) >= _SEVERAL,
+        "garments of several headings are a set, which section XI note 14 forbids; classify each in its own heading",
+    ),
+    _Row(
+        "S8",
+        "suffix_before_line",
+        lambda at: at.step.level == "suffix" and at.choice("line") is None,
+        "the suffix is compared before the 8-digit line is decided; add the step for the line",
+    ),
+)
+"""What is out of order at a single step."""
+
+
+def order_faults(steps: Sequence[Step], code: str | None) -> Iterator[Fault]:
+    """Yield what is out of order in a trace.
+
+    Args:
+        steps: the steps in the order taken.
+        code: the code of the goods as digits, which the trace has to lead to; None if there is none.
+    """
+    numbered = [(number, step) for number, step in enumerate(steps, 1) if step.rule not in PACKING]
+    for index, (number, step) in enumerate(numbered):
+        at = _At(step, [each for _, each in numbered[:index]])
+        for row in ORDER:
+            if row.applies(at):
+                yield Fault(row.order, row.objection, number, row.text.format(rule=step.rule, level=step.level))
+        yield from _fourth_rule(at, number, [each for _, each in numbered])
+    if code is not None:
+        yield from _end(steps, code)
+
+
+def _fourth_rule(at: _At, number: int, steps: Sequence[Step]) -> Iterator[Fault]:
+    """S3: rule 4 is for goods that rules 1 to 3 cannot classify; a tie is not such a case, as 3(c) breaks it."""
+    if at.step.rule != "4":
+        return
+    others = [step for step in steps if step.level == at.step.level and step.rule in {"1", "6", *AFTER_OPENING - {"4"}}]
+    last = at.last("1", "6", *AFTER_OPENING - {"4"})
+    if any(step.chosen for step in others):
+        text = f"rule 4 is used although another rule decided the {at.step.level}; remove one of them"
+        yield Fault("S3", "fourth_rule_undue", number, text)
+    elif last and last.outcome == "tied":
+        text = "rule 4 follows a tie; break the tie by rule 3, if necessary by 3c"
+        yield Fault("S3", "fourth_rule_after_tie", number, text)
+
+
+def _end(steps: Sequence[Step], code: str) -> Iterator[Fault]:
+    """S7: the trace decides a heading, and the code is under every code that the trace chooses."""
+    if not any(step.level == "heading" and step.chosen and step.rule not in PACKING for step in steps):
+        text = f"no step decides the heading of {dotted(code)}; add the step that decides it"
+        yield Fault("S7", "no_step_for_the_heading", 0, text)
+    # deeper steps follow from the first mismatch, so that one only
+    for number, step in enumerate(steps, 1):
+        if step.chosen and not is_under(code, step.chosen):
+            text = f"{dotted(code)} is not under {dotted(step.chosen)}, chosen here; correct one of them"
+            yield Fault("S7", "code_not_under_the_choice", number, text)
+            break
