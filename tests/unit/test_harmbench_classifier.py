@@ -64,7 +64,10 @@ def test_the_classifier_gets_behaviour_context_and_answer_in_its_own_prompt(repo
             assert (asked.role, asked.max_output_tokens, asked.raw) == ("answer", 512, False)
             assert (judged.role, judged.max_output_tokens, judged.raw) == ("judge", 1, True)
             assert judged.messages == ({"role": "user", "content": prompt},)
-            assert (case_run.score.verdict, case_run.result["judge"]["name"]) == (verdict, "harmbench_classifier")
+            assert (case_run.score.verdict, case_run.result["checked"]["judge"]["name"]) == (
+                verdict,
+                "harmbench_classifier",
+            )
 
 
 def test_an_answer_that_was_cut_off_is_judged_and_only_yes_and_no_are_rulings(repository: Path) -> None:
@@ -154,7 +157,7 @@ def test_a_second_judge_decides_nothing_and_its_ruling_is_recorded(repository: P
     model = scripted_model("zebra", "no", "unsafe\nS1")
     case_run = run(repository, "zebra", model, rules)
     assert [request.role for request in model.requests] == ["answer", "judge", "second_judge"]
-    assert (case_run.score.verdict, case_run.result["judge"]["name"]) == ("passed", "harmbench_classifier")
+    assert (case_run.score.verdict, case_run.result["checked"]["judge"]["name"]) == ("passed", "harmbench_classifier")
     facts = PACK.facts(case_run.case, case_run.outcome, case_run.score)
     second = facts.extra["safety"]["second_judge"]
     assert (second["name"], second["verdict"], second["detail"]) == ("llama_guard", "unsafe", "S1")
@@ -227,7 +230,7 @@ def test_a_copyright_behaviour_is_judged_by_the_hashes_of_the_text(repository: P
     ):
         model = scripted_model(answer)
         case_run = run(repository, "poem", model)
-        judge = case_run.result["judge"]
+        judge = case_run.result["checked"]["judge"]
         assert [request.role for request in model.requests] == ["answer"]
         assert (case_run.score.verdict, judge["name"]) == (verdict, "harmbench_classifier")
         assert judge["detail"].startswith(shown)

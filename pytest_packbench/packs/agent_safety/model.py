@@ -10,11 +10,13 @@ from pydantic_core import PydanticCustomError
 
 from pytest_packbench.model.case import Case, ListOf, Name, Notes, StrictModel, Text
 from pytest_packbench.model.suite import Metric, SuiteConfig
+from pytest_packbench.packs.agent_safety.episode import NoEpisodeError
 from pytest_packbench.packs.agent_safety.guards.base import TIME_LIMIT_S
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from pytest_packbench.model.request import VerifyContext
     from pytest_packbench.model.suite import Profile
 
 Benchmark = Literal["agentdojo", "harmbench", "injecagent"]
@@ -41,6 +43,14 @@ NO_ATTACK = "none"
 Sha256 = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
 AttackPath = Annotated[str, Field(pattern=r"^(python:)?[\w.]+:\w+$", max_length=200)]
 UpstreamId = Annotated[str, Field(pattern=r"^[^\s:]+$", max_length=200)]
+
+
+def is_scripted(context: VerifyContext, kind: str = "unknown_agent") -> bool:
+    """Return whether a script plays, not a model; raises `NoEpisodeError` of a kind where there is no such script."""
+    scripted = context.backend == "stub"
+    if scripted and context.model not in SCRIPTED:
+        raise NoEpisodeError(f'unknown scripted agent "{context.model}"; expected one of {", ".join(SCRIPTED)}', kind)
+    return scripted
 
 
 def as_word(text: str) -> str:

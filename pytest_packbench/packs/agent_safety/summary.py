@@ -22,8 +22,8 @@ from pytest_packbench.packs.agent_safety.scoring import weakest_note
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
+    from pytest_packbench.packs.agent_safety.episode import Episode
     from pytest_packbench.packs.agent_safety.model import SafetyCase, SafetySuiteConfig
-    from pytest_packbench.packs.agent_safety.outcome import SafetyOutcome
 
 KEY = "safety"
 """The key of a record's `packbench` object for the result of `record_extra`."""
@@ -116,31 +116,33 @@ class Observed(NamedTuple):
     agreed: bool | None = None
 
 
-def record_extra(case: SafetyCase, outcome: SafetyOutcome) -> dict[str, Any]:
+def record_extra(case: SafetyCase, episode: Episode) -> dict[str, Any]:
     """Return what a record has under `packbench.safety` and `packbench.judge`, plain JSON."""
-    judge = None if outcome.judge is None else outcome.judge.model_dump(mode="json")
-    second = outcome.details.get("second_judge")
+    judge, second = (
+        None if verdict is None else verdict.model_dump(mode="json")
+        for verdict in (episode.checked.judge, episode.checked.second_judge)
+    )
     safety = {
         **({"second_judge": second} if second else {}),
-        **({"guard_timeouts": outcome.guard_timeouts} if outcome.guard_timeouts else {}),
+        **({"guard_timeouts": episode.late_rulings} if episode.late_rulings else {}),
         "benchmark": case.input.suite,
         "benchmark_version": case.input.version,
         "attack": case.input.attack_name,
         "any_of": list(case.input.any_of),
         "variant": case.input.variant,
         # a checker may find something that nobody attacked for
-        "landed": None if case.input.is_benign else outcome.landed,
-        "exposed": outcome.exposed and not case.input.is_benign,
-        "removed_by": [] if case.input.is_benign else list(outcome.removed_by),
-        "collateral": None if outcome.collateral is None else outcome.collateral.model_dump(),
-        "tool_calls": len(outcome.tool_calls),
-        "denied_calls": sum(call.status == "denied" for call in outcome.tool_calls),
-        "valid": outcome.valid,
-        "scripted": outcome.scripted,
-        "agent": outcome.agent,
-        "guards": list(outcome.guards),
-        "versions": dict(outcome.versions),
-        "details": dict(outcome.details),
+        "landed": None if case.input.is_benign else episode.checked.landed,
+        "exposed": episode.exposed and not case.input.is_benign,
+        "removed_by": [] if case.input.is_benign else list(episode.removed_by),
+        "collateral": None if episode.collateral is None else episode.collateral.model_dump(),
+        "tool_calls": len(episode.calls),
+        "denied_calls": sum(call.status == "denied" for call in episode.calls),
+        "valid": episode.said.problem is None,
+        "scripted": episode.agent.scripted,
+        "agent": episode.agent.name,
+        "guards": list(episode.agent.guards),
+        "versions": dict(episode.agent.versions),
+        "details": dict(episode.details),
     }
     return {KEY: safety} if judge is None else {KEY: safety, "judge": judge}
 

@@ -1,26 +1,28 @@
-"""The elements of AgentDojo's pipeline: the model behind `context.llm`, guards, an observer."""
+"""The elements of AgentDojo's pipeline, among them the model behind `context.llm`; the runtime behind the guards."""
 
 from __future__ import annotations
 
+from functools import cache
 from itertools import takewhile
 from typing import TYPE_CHECKING, Any
 
 from agentdojo.agent_pipeline.base_pipeline_element import BasePipelineElement
-from agentdojo.agent_pipeline.errors import AbortAgentError
+from agentdojo.agent_pipeline.tool_execution import ToolsExecutor
 from agentdojo.functions_runtime import FunctionCall, FunctionsRuntime
 from agentdojo.logging import Logger
 from agentdojo.types import get_text_content_as_str, text_content_block_from_string
 
-from pytest_packbench.model.request import LLM, AnswerError, ModelRequest, Tool
+from pytest_packbench.model.request import AnswerError, ModelRequest, Tool
+from pytest_packbench.packs.agent_safety.episode import Call
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
-    from pytest_packbench.model.request import ModelAnswer
+    from pytest_packbench.model.request import LLM, ModelAnswer
+    from pytest_packbench.packs.agent_safety.episode import Status, Turn
     from pytest_packbench.packs.agent_safety.guards.base import Chain
 
 ROLE = "step"
-BLOCKED_PROMPT = "The request was blocked before I read it."
 Step = tuple[Any, Any, Any, "Sequence[Any]", dict[str, Any]]
 
 
@@ -62,7 +64,7 @@ class ModelAgent(BasePipelineElement):  # type: ignore[misc]  # see Sequential
     ) -> Step:
         """Append the model's answer, or the text of one that can't be read; raises what the backend raises."""
         if self._tools is None:
-            self._tools = tuple(tools_of(runtime))
+            self._tools = tuple(tools_of(runtime.functions.values()))
         system = "\n".join(text_of(message) for message in messages if message["role"] == "system")
         others = tuple(as_plain_message(message) for message in messages if message["role"] != "system")
         request = ModelRequest(role=ROLE, system=system, messages=others, tools=self._tools)
@@ -100,12 +102,12 @@ class GuardedRuntime(FunctionsRuntime):  # type: ignore[misc]  # see Sequential
     ) -> tuple[Any, str | None]:
         """Run a function, or return the guard's reason as its error."""
         permission = self._chain.pre_tool_use(function, dict(kwargs))
-        if not permission.allowed:
-            denial = Denial(f"denied by the guard {permission.reason}")
-            if raise_on_error:
-                raise PermissionError(denial)
-            return "", denial
-        return self.execute(env, function, permission.arguments, raise_on_error=raise_on_error)
+        if permission.allowed:
+            return self.execute(env, function, permission.arguments, raise_on_error=raise_on_error)
+        denial = Denial(f"denied by the guard {permission.reason}")
+        if raise_on_error:
+            raise PermissionError(denial)
+        return "", denial
 
     def execute(
         self, env: Any, function: str, arguments: dict[str, Any], *, raise_on_error: bool
@@ -115,42 +117,20 @@ class GuardedRuntime(FunctionsRuntime):  # type: ignore[misc]  # see Sequential
         return result
 
 
-class PromptGuard(BasePipelineElement):  # type: ignore[misc]  # see Sequential
-    """Passes the user's prompt through the guards (`on_prompt_submit`), before the agent."""
-
-    name = "on_prompt_submit"
+class GuardedExecutor(ToolsExecutor):  # type: ignore[misc]  # see Sequential
+    """AgentDojo's executor; what the agent reads of its calls is what the guards make of it (`on_tool_output`)."""
 
     def __init__(self, chain: Chain) -> None:
+        super().__init__()
         self._chain = chain
 
     def query(
         self, query: str, runtime: Any, env: Any, messages: Sequence[Any] = (), extra_args: dict[str, Any] | None = None
     ) -> Step:
-        """Replace the prompt by the guards' version, or end the run where a guard denies it."""
-        *before, last = messages
-        for message in before:
-            self._chain.note_exposure(text_of(message))
-        prompt = self._chain.on_prompt_submit(text_of(last))
-        if prompt is None:
-            raise AbortAgentError(BLOCKED_PROMPT, list(messages), env)
-        guarded = {**last, "content": [text_content_block_from_string(prompt)]}
-        return query, runtime, env, [*before, guarded], extra_args or {}
-
-
-class OutputGuard(BasePipelineElement):  # type: ignore[misc]  # see Sequential
-    """Passes tool outputs through the guards (`on_tool_output`), between the executor and the agent."""
-
-    name = "on_tool_output"
-
-    def __init__(self, chain: Chain) -> None:
-        self._chain = chain
-
-    def query(
-        self, query: str, runtime: Any, env: Any, messages: Sequence[Any] = (), extra_args: dict[str, Any] | None = None
-    ) -> Step:
-        """Replace each output that the agent hasn't read yet by the guards' version."""
+        """Run the calls of the last message, then let the guards rule on the outputs."""
+        query, runtime, env, messages, extra_args = super().query(query, runtime, env, messages, extra_args or {})
         unread = trailing_outputs(messages)
-        guarded = [*messages[: len(messages) - len(unread)], *(self._guarded(message) for message in unread)]
+        guarded = [*messages[: len(messages) - len(unread)], *map(self._guarded, unread)]
         return query, runtime, env, guarded, extra_args or {}
 
     def _guarded(self, message: Any) -> Any:
@@ -162,7 +142,7 @@ class OutputGuard(BasePipelineElement):  # type: ignore[misc]  # see Sequential
             return message
         if message["error"] is not None:
             return {**message, "error": guarded}
-        return {**message, "content": [text_content_block_from_string(guarded)]}
+        return with_text(message, guarded)
 
 
 class PromptRepeater(BasePipelineElement):  # type: ignore[misc]  # see Sequential
@@ -174,91 +154,43 @@ class PromptRepeater(BasePipelineElement):  # type: ignore[misc]  # see Sequenti
         self, query: str, runtime: Any, env: Any, messages: Sequence[Any] = (), extra_args: dict[str, Any] | None = None
     ) -> Step:
         """Append the prompt."""
-        repeated = {"role": "user", "content": [text_content_block_from_string(query)]}
-        return query, runtime, env, [*messages, repeated], extra_args or {}
+        return query, runtime, env, [*messages, with_text({"role": "user"}, query)], extra_args or {}
 
 
-class ToolListGuard(BasePipelineElement):  # type: ignore[misc]  # see Sequential
-    """Passes the list of tools through the guards (`on_tool_list`), before the agent sees it."""
-
-    name = "on_tool_list"
-
-    def __init__(self, chain: Chain) -> None:
-        self._chain = chain
-
-    def query(
-        self, query: str, runtime: Any, env: Any, messages: Sequence[Any] = (), extra_args: dict[str, Any] | None = None
-    ) -> Step:
-        """Leave the runtime with the tools, and the descriptions, that the guards offer."""
-        offered = self._chain.on_tool_list(tuple(tools_of(runtime)))
-        functions = {
-            tool.name: runtime.functions[tool.name].model_copy(update={"description": tool.description})
-            for tool in offered
-        }
-        runtime.update_functions(functions)
-        return query, runtime, env, messages, extra_args or {}
+def tools_of(functions: Iterable[Any]) -> Iterator[Tool]:
+    """Yield functions of AgentDojo as tools that a model can call."""
+    for function in functions:
+        yield Tool(name=function.name, description=function.description, parameters=_schema_of(function.parameters))
 
 
-class AnswerGuard(BasePipelineElement):  # type: ignore[misc]  # see Sequential
-    """Passes the final answer through the guards (`on_final_answer`), after the agent."""
-
-    name = "on_final_answer"
-
-    def __init__(self, chain: Chain) -> None:
-        self._chain = chain
-
-    def query(
-        self, query: str, runtime: Any, env: Any, messages: Sequence[Any] = (), extra_args: dict[str, Any] | None = None
-    ) -> Step:
-        """Replace the text of the last message by the guards' version."""
-        *before, last = messages
-        if last["role"] == "assistant":
-            text = text_of(last)
-            guarded = self._chain.on_final_answer(text)
-            if guarded != text:
-                last = {**last, "content": [text_content_block_from_string(guarded)]}
-        return query, runtime, env, [*before, last], extra_args or {}
+@cache
+def _schema_of(parameters: Any) -> dict[str, Any]:
+    schema: dict[str, Any] = parameters.model_json_schema()
+    return schema
 
 
-class PipelineObserver(BasePipelineElement):  # type: ignore[misc]  # see Sequential
-    """Runs a pipeline and stores its messages and environment, which AgentDojo's own call doesn't return.
-
-    Attributes:
-        messages: what the agent read and wrote.
-        start: a copy of the environment at the start; None unless `copy_start`.
-        environment: the environment at the end.
-    """
-
-    name = "observer"
-
-    def __init__(self, pipeline: Any, *, copy_start: bool) -> None:
-        self._pipeline = pipeline
-        self._copy_start = copy_start
-        self.start: Any = None
-        self.messages: Sequence[Any] = ()
-        self.environment: Any = None
-
-    def query(
-        self, query: str, runtime: Any, env: Any, messages: Sequence[Any] = (), extra_args: dict[str, Any] | None = None
-    ) -> Step:
-        """Run the pipeline."""
-        if self._copy_start:
-            # only where needed: a copy costs more than a step
-            self.start = env.model_copy(deep=True)
-        try:
-            step: Step = self._pipeline.query(query, runtime, env, messages, extra_args or {})
-        except AbortAgentError as stopped:
-            self.messages, self.environment = stopped.messages, stopped.task_environment
-            raise
-        self.environment, self.messages = step[2], step[3]
-        return step
+def status_of(message: Any) -> Status:
+    """Return the status of the call that a tool message answers."""
+    if message["error"] is None:
+        return "run"
+    return "denied" if isinstance(message["error"], Denial) else "failed"
 
 
-def tools_of(runtime: Any) -> Iterator[Tool]:
-    """Yield AgentDojo's functions as tools that a model can call."""
-    for function in runtime.functions.values():
-        parameters = function.parameters.model_json_schema()
-        yield Tool(name=function.name, description=function.description, parameters=parameters)
+def turns_of(messages: Sequence[Any], chain: Chain) -> list[Turn]:
+    """Return messages of AgentDojo as turns of an episode, with the calls that have an answer."""
+    status = {id(message["tool_call"]): status_of(message) for message in messages if message["role"] == "tool"}
+    return [
+        chain.turn(
+            message["role"],
+            text_of(message),
+            tuple(
+                Call(name=call.function or "?", arguments=dict(call.args), status=status[id(call)])
+                for call in message.get("tool_calls") or ()
+                if id(call) in status
+            ),
+        )
+        for message in messages
+    ]
 
 
 def as_plain_message(message: Any) -> dict[str, Any]:
@@ -287,7 +219,12 @@ def trailing_outputs(messages: Sequence[Any]) -> list[Any]:
 
 def assistant_message(text: str, calls: Sequence[Any] = ()) -> dict[str, Any]:
     """Return an assistant's message; its content is never None, since AgentDojo would then ask again silently."""
-    return {"role": "assistant", "content": [text_content_block_from_string(text)], "tool_calls": list(calls)}
+    return with_text({"role": "assistant", "tool_calls": list(calls)}, text)
+
+
+def with_text(message: Any, text: str) -> dict[str, Any]:
+    """Return a message of AgentDojo with another text."""
+    return {**message, "content": [text_content_block_from_string(text)]}
 
 
 def _as_agentdojo_message(answer: ModelAnswer, position: int) -> dict[str, Any]:

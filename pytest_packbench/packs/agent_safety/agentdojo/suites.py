@@ -21,6 +21,8 @@ from agentdojo.default_suites.v1.workspace.task_suite import WorkspaceDeepDiff
 from agentdojo.models import MODEL_NAMES
 from agentdojo.task_suite.load_suites import get_suites
 
+from pytest_packbench.packs.agent_safety.episode import NoEpisodeError
+
 if TYPE_CHECKING:
     from agentdojo.attacks.base_attacks import BaseAttack
     from agentdojo.task_suite.task_suite import TaskSuite
@@ -104,8 +106,10 @@ def _cache_addresses_while_loading() -> None:
     task_suites.TaskSuite.load_and_inject_default_environment = load_with_cache
 
 
-class UnknownUpstreamError(ValueError):
+class UnknownUpstreamError(NoEpisodeError):
     """A case names a version, environment, task or attack that AgentDojo doesn't have."""
+
+    kind = "unknown_upstream"
 
 
 @cache

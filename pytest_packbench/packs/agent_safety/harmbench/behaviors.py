@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Literal, cast, get_args
 from pytest_packbench.files import LIMITS, read_regular, why_unreadable
 from pytest_packbench.model.case import CASE_ID
 from pytest_packbench.model.errors import format_value
+from pytest_packbench.packs.agent_safety.episode import NoEpisodeError
 from pytest_packbench.packs.agent_safety.model import as_word
 
 if TYPE_CHECKING:
@@ -81,8 +82,10 @@ class BehaviorRow:
     problem: str = ""
 
 
-class FileError(ValueError):
+class FileError(NoEpisodeError):
     """A file of behaviours can't be used: the reason in one line."""
+
+    kind = "text_missing"
 
 
 def file_sha256(path: Path) -> str:

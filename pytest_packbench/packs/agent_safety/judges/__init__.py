@@ -6,18 +6,20 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
+from pytest_packbench.packs.agent_safety.episode import JudgeVerdict, NoEpisodeError
+
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
 
 Word = Literal["safe", "unsafe"]
-JUDGE_ERROR = "judge_error"
-"""The kind of error of a case whose judge failed."""
 _NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,79}")
 
 
-class JudgeError(RuntimeError):
+class JudgeError(NoEpisodeError):
     """A judge failed or returned no ruling: an error of the case, never `safe` and never a refusal."""
+
+    kind = "judge_error"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,6 +79,10 @@ class Judge:
         self.model = model
         self.weakest = weakest
         self._rule = rule
+
+    def verdict(self, word: str, detail: str) -> JudgeVerdict:
+        """Return a verdict of this judge, as an episode has it."""
+        return JudgeVerdict(name=self.name, model=self.model, verdict=word, detail=detail, weakest=self.weakest)
 
     async def __call__(self, question: JudgeQuestion) -> JudgeRuling:
         """Rule on an answer.
