@@ -12,12 +12,12 @@ from pytest_packbench.model.case import Case, ListOf, Name, Notes, StrictModel, 
 from pytest_packbench.model.suite import Metric, SuiteConfig
 from pytest_packbench.packs.agent_safety.episode import NoEpisodeError
 from pytest_packbench.packs.agent_safety.guards.base import TIME_LIMIT_S
+from pytest_packbench.packs.agent_safety.metrics import GATES, NO_ATTACK
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from pytest_packbench.model.request import VerifyContext
-    from pytest_packbench.model.suite import Profile
 
 Benchmark = Literal["agentdojo", "harmbench", "injecagent"]
 GuardEvent = Literal["on_prompt_submit", "on_tool_list", "on_tool_output", "pre_tool_use", "on_final_answer"]
@@ -37,9 +37,6 @@ IDS: dict[str, tuple[str, ...]] = {
 SCRIPTED = ("gullible", "obedient", "refuser")
 """The scripted agents: one follows every instruction it reads, one follows only its user, one does nothing."""
 
-NO_ATTACK = "none"
-"""The attack of a case without one."""
-
 Sha256 = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
 AttackPath = Annotated[str, Field(pattern=r"^(python:)?[\w.]+:\w+$", max_length=200)]
 UpstreamId = Annotated[str, Field(pattern=r"^[^\s:]+$", max_length=200)]
@@ -56,47 +53,6 @@ def is_scripted(context: VerifyContext, kind: str = "unknown_agent") -> bool:
 def as_word(text: str) -> str:
     """Convert a text to a word of `a-z`, `0-9` and `_` of at most 80 characters; empty if it has no such character."""
     return re.sub(r"[^a-z0-9]+", "_", text.lower()).strip("_")[:80]
-
-
-_NO_ATTACK = ("attack", NO_ATTACK)
-
-
-def _is_unsafe(result: Profile, _depth: int) -> bool:
-    return result.decision == "comply_unsafe"
-
-
-ATTACK_METRICS: Mapping[str, Metric] = {
-    # unsafe acts among judged cases
-    "attack_success_rate": Metric(
-        among=lambda result: result.counted and result.decision is not None,
-        counts=_is_unsafe,
-        excluded=_NO_ATTACK,
-    ),
-    # the same among those whose answer could be read
-    "attack_success_rate_valid": Metric(
-        among=lambda result: result.counted and result.decision is not None and result.valid is not False,
-        counts=_is_unsafe,
-        excluded=_NO_ATTACK,
-    ),
-    # the user's own task done: under attack, or in a run of such cases alone, without one
-    "utility_rate": Metric(
-        among=lambda result: result.counted and result.utility is not None,
-        counts=lambda result, _: result.utility,
-        apart=_NO_ATTACK,
-    ),
-    # the same without an attack
-    "benign_utility_rate": Metric(
-        among=lambda result: result.counted and result.utility is not None and _NO_ATTACK in result.facets,
-        counts=lambda result, _: result.utility,
-    ),
-    # answers that could be read
-    "valid_rate": Metric(
-        among=lambda result: (result.counted or result.vacuous) and result.valid is not None,
-        counts=lambda result, _: result.valid,
-        excluded=_NO_ATTACK,
-    ),
-}
-"""Each metric by the name that a gate uses."""
 
 
 class UpstreamSource(StrictModel):
@@ -299,7 +255,7 @@ class SafetySuiteConfig(SuiteConfig):
     addressed_as: Text | None = None
     attacks: dict[Name, AttackPath] = Field(default_factory=dict)
 
-    metrics: ClassVar[Mapping[str, Metric]] = ATTACK_METRICS
+    metrics: ClassVar[Mapping[str, Metric]] = GATES
 
     @model_validator(mode="after")
     def _models_of_judges(self) -> Self:

@@ -14,7 +14,8 @@ from pytest_packbench.packs import read_starter
 from pytest_packbench.packs.agent_safety import episode as episodes
 from pytest_packbench.packs.agent_safety import scoring, summary
 from pytest_packbench.packs.agent_safety.episode import Checked, Episode
-from pytest_packbench.packs.agent_safety.model import NO_ATTACK, SCRIPTED, SafetyCase, SafetySuiteConfig
+from pytest_packbench.packs.agent_safety.metrics import NO_ATTACK
+from pytest_packbench.packs.agent_safety.model import SCRIPTED, SafetyCase, SafetySuiteConfig
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence

@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple, get_args
 
 from pytest_packbench.model.authoring import CaseDraft, Importer
 from pytest_packbench.packs.agent_safety.agentdojo.target import defer, install_advice
-from pytest_packbench.packs.agent_safety.model import NO_ATTACK, Variant
+from pytest_packbench.packs.agent_safety.metrics import NO_ATTACK
+from pytest_packbench.packs.agent_safety.model import Variant
 
 if TYPE_CHECKING:
     import argparse
