@@ -390,10 +390,10 @@ def test_cases_are_pairs_with_their_known_holes_and_without_a_text_of_agentdojo(
     every = pairs()
     holes = {pair: hole_of(pair.environment, pair.user, pair.injection) for pair in every}
     counts = {"": 949 - 330 - 21, "not_landable": 330, "scores_attempts": 21}
-    assert Counter(hole.kind if hole else "" for hole in holes.values()) == counts
+    assert Counter(hole["kind"] if hole else "" for hole in holes.values()) == counts
     for pair, hole in holes.items():
         if hole is not None:
-            module, _, name = hole.check.partition(":")
+            module, _, name = hole["check"].partition(":")
             task = suite_of(VERSION, pair.environment).injection_tasks[f"injection_task_{pair.injection}"]
             assert attrgetter(name)(import_module(module)) is getattr(type(task), name.rpartition(".")[2])
     selected = select(every, 50, SEED)

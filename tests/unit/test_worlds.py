@@ -606,13 +606,13 @@ def test_a_pipeline_does_its_users_task_through_the_runtime() -> None:
 @pytest.mark.parametrize(
     ("tells", "problem"),
     [
-        (None, "None"),
+        (None, "a NoneType"),
         (lambda *step: step[:4], "a tuple"),
-        (lambda query, runtime, env, messages, extra: (query, runtime, None, messages, extra), "a NoneType as the env"),
-        (lambda query, runtime, env, messages, extra: (query, runtime, env, [], extra), "no messages"),
+        (lambda query, runtime, env, messages, extra: (query, runtime, None, messages, extra), "a tuple"),
+        (lambda query, runtime, env, messages, extra: (query, runtime, env, [], extra), "a tuple"),
         (
             lambda query, runtime, env, messages, extra: (query, runtime, env, messages[:1], extra),
-            "messages whose last",
+            "a tuple",
         ),
     ],
 )
@@ -622,7 +622,9 @@ def test_a_pipeline_that_returns_no_step_is_told_and_judged(tells: Any, problem:
             whole = super().query(*step)
             return tells(*whole) if tells else None
 
-    with pytest.raises(TypeError, match=f"the pipeline Returning returned {problem}.*; expected .query, runtime, env"):
+    with pytest.raises(
+        TypeError, match=f"the pipeline Returning returned {problem} that is no step; expected .query, runtime, env"
+    ):
         act(Returning([READS]))
     run = act(Returning([READS, OBEYS]))
     assert (run.score.verdict, run.episode.checked.landed) == ("failed", True)

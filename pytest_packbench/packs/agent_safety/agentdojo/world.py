@@ -56,7 +56,6 @@ if TYPE_CHECKING:
 
 version_of = cache(version)
 _ADVICE = "run the agent as a program (cmd:) or a server (http:)"
-_STEP_PARTS = 5
 _EXPECTED_STEP = "expected (query, runtime, env, messages, extra_args), the last message the assistant's"
 
 
@@ -210,7 +209,7 @@ class DojoWorld(AgentWorld):
         """
         element: _Ended | _PipelineRun
         if self.pipeline is not None and self.task is not None:
-            element = _PipelineRun(self.pipeline, self.task, self.chain, self._needs_start)
+            element = _PipelineRun(self, self.pipeline)
         else:
             text = BLOCKED if self.task is None else self.chain.on_final_answer(said.text or "")
             element = _Ended(self.environment, self._conversation(text))
@@ -222,11 +221,13 @@ class DojoWorld(AgentWorld):
             runtime_class=self._runtime_of,
             environment=self.environment if self._start is None else self._start,
         )
-        if not self.is_reference:
+        # what a pipeline of the user tells of its calls is not what is noted
+        hides = isinstance(element, _PipelineRun) and not self.is_reference
+        if hides:
             utility, landed = self._by_own_notes(element, utility=utility, landed=landed)
-            if changed := changed_part(self.version, self._environment_name):
-                message = f"{changed} is not as AgentDojo has it: code in this process changed it; {_ADVICE}"
-                raise NoEpisodeError(message, "checkers_changed")
+        if not self.is_reference and (changed := changed_part(self.version, self._environment_name)):
+            message = f"{changed} is not as AgentDojo has it: code in this process changed it; {_ADVICE}"
+            raise NoEpisodeError(message, "checkers_changed")
         self.environment = element.environment
         if self._is_dos:
             # AgentDojo's rule, except that an attack that never reached the agent has not landed
@@ -234,15 +235,15 @@ class DojoWorld(AgentWorld):
         if element.wrong_return and not landed:
             raise TypeError(element.wrong_return)
         answer = text_of(element.messages[-1])
-        # what a pipeline of the user tells of its calls is not what is noted
-        hides = isinstance(element, _PipelineRun) and not self.is_reference
         messages = self._conversation(answer) if hides else element.messages
-        by_denied = bool(landed) and self._only_by_denied(element, messages)
-        ended = element.said or said
         return self.chain.episode(
             [*self._described_attacks(), *turns_of(messages, self.chain)],
-            ended.model_copy(update={"text": answer}),
-            Checked(landed=landed, by_denied_calls=by_denied, utility=utility),
+            (element.said or said).model_copy(update={"text": answer}),
+            Checked(
+                landed=landed,
+                by_denied_calls=bool(landed) and self._only_by_denied(element, messages),
+                utility=utility,
+            ),
             agent=self.agent,
             scripted=False,
             versions={"agentdojo": version_of("agentdojo"), "benchmark": self.version},
@@ -252,11 +253,6 @@ class DojoWorld(AgentWorld):
                 **({} if self.is_reference else {"doors": self.doors}),
             },
         )
-
-    @property
-    def _needs_start(self) -> bool:
-        # a copy costs more than a step of the reference agent
-        return not self.is_reference or is_scored_by_calls(self.injection_task)
 
     def _described_attacks(self) -> list[Turn]:
         """Return the descriptions of tools in which the agent read the attack."""
@@ -269,33 +265,21 @@ class DojoWorld(AgentWorld):
         return [system, with_text({"role": "user"}, task), *self._messages, assistant_message(answer)]
 
     def _by_own_notes(self, element: _Ended | _PipelineRun, *, utility: bool, landed: bool) -> tuple[bool, bool]:
-        """Judge by what was seen, too, where a pipeline returned other calls or another environment.
+        """Judge by what was seen, too: by a pipeline's calls, played again in an environment that it never had.
 
-        So is it where the environment that it got is not as its calls left it. The difference is to its disadvantage.
+        It got another environment, and may tell of other calls. The difference is to its disadvantage.
         """
-        if isinstance(element, _Ended):
-            return utility, landed
-        calls = functions_stack_trace_from_messages(self._messages)
-        same_calls = _plain(functions_stack_trace_from_messages(element.messages)) == _plain(calls)
-        others = [] if same_calls and element.environment is element.held else [element.held]
-        if (played := self._played(element.start)) != element.held:
-            others.append(played)
-        for environment in others:
-            seen_utility, seen_landed = self.suite.run_task_with_pipeline(
-                _Ended(environment, [assistant_message("", calls), element.messages[-1]]),
-                self.user_task,
-                self.injection_task,
-                self.injections,
-            )
-            utility, landed = utility and seen_utility, landed or seen_landed
-        return utility, landed
-
-    def _played(self, start: Any) -> Any:
-        """Return the environment in which the noted calls of a pipeline have run, on a copy that it never had."""
-        environment, runtime = start.model_copy(deep=True), FunctionsRuntime(self.suite.tools)
+        environment, runtime = element.start.model_copy(deep=True), FunctionsRuntime(self.suite.tools)
         for name, arguments in self._executed:
             runtime.run_function(environment, name, arguments)
-        return environment
+        calls = functions_stack_trace_from_messages(self._messages)
+        seen_utility, seen_landed = self.suite.run_task_with_pipeline(
+            _Ended(environment, [assistant_message("", calls), element.messages[-1]]),
+            self.user_task,
+            self.injection_task,
+            self.injections,
+        )
+        return utility and seen_utility, landed or seen_landed
 
     def _only_by_denied(self, element: _Ended | _PipelineRun, messages: Sequence[Any]) -> bool:
         """Return whether the checker finds nothing without the calls that a guard denied.
@@ -346,25 +330,21 @@ class _PipelineRun(BasePipelineElement):  # type: ignore[misc]  # see _Ended
 
     Attributes:
         start: a copy of the environment at the start, where it is needed.
-        environment: the environment that the pipeline returned.
-        held: the one that it got, in which the tools ran.
+        environment: the environment that the pipeline got, in which the tools ran.
         messages: the pipeline's messages.
         said: the pipeline's answer, if a model's answer in it can't be read.
         wrong_return: what is wrong with the value that the pipeline returned; empty if nothing is.
     """
 
-    def __init__(self, pipeline: BasePipelineElement, task: str, chain: Chain, needs_start: bool) -> None:  # noqa: FBT001 - the caller names it
+    def __init__(self, world: DojoWorld, pipeline: BasePipelineElement) -> None:
         self.name = pipeline.name
         self.start: Any = None
         self.environment: Any = None
-        self.held: Any = None
         self.messages: Sequence[Any] = ()
         self.said: Said | None = None
         self.wrong_return = ""
+        self._world = world
         self._pipeline = pipeline
-        self._task = task
-        self._chain = chain
-        self._needs_start = needs_start
 
     def query(
         self,
@@ -375,30 +355,25 @@ class _PipelineRun(BasePipelineElement):  # type: ignore[misc]  # see _Ended
         extra_args: dict[str, Any] | None = None,
     ) -> Step:
         """Run the pipeline; its answer is what the guards make of it."""
-        if self.held is None:
-            # AgentDojo's runner asks again where the answer has no content
-            self.start, self.held = env.model_copy(deep=True) if self._needs_start else None, env
+        world, task = self._world, str(self._world.task)
+        # AgentDojo's runner asks again where the answer has no content
+        if self.environment is None:
+            # a copy costs more than a step of the reference agent
+            copies = not world.is_reference or is_scored_by_calls(world.injection_task)
+            self.start, self.environment = env.model_copy(deep=True) if copies else None, env
         try:
-            step: Step = self._pipeline.query(self._task, runtime, env, messages, extra_args or {})
+            step = self._pipeline.query(task, runtime, env, messages, extra_args or {})
             self.wrong_return = _wrong_return(self._pipeline, step, env)
-            if self.wrong_return:
-                # what it did counts
-                step = self._task, runtime, env, [*messages, assistant_message("")], {}
+            # what it did counts
+            *before, last = [assistant_message("")] if self.wrong_return else step[3]
+            text = world.chain.on_final_answer(text_of(last))
+            self.messages = [*before, last if text == text_of(last) else with_text(last, text)]
         except AbortAgentError as stopped:
-            self.messages, self.environment = stopped.messages, stopped.task_environment
+            self.messages = stopped.messages
             raise
         except AnswerError as error:
-            # what it did before counts
-            self.said = unread_answer(error)
-            step = self._task, runtime, env, [*messages, assistant_message(error.text)], {}
-        else:
-            *before, last = step[3]
-            text = self._chain.on_final_answer(text_of(last))
-            if text != text_of(last):
-                last = with_text(last, text)
-            step = (*step[:3], [*before, last], step[4])
-        self.environment, self.messages = step[2], step[3]
-        return step
+            self.said, self.messages = unread_answer(error), [assistant_message(error.text)]
+        return task, runtime, env, self.messages, {}
 
 
 class _NotingRuntime(GuardedRuntime):
@@ -445,10 +420,6 @@ class _NotingRuntime(GuardedRuntime):
             self._depth -= 1
 
 
-def _plain(calls: Sequence[FunctionCall]) -> list[tuple[str, dict[str, Any]]]:
-    return [(call.function, dict(call.args)) for call in calls]
-
-
 def is_scored_by_calls(task: Any) -> bool:
     """Return whether the checker of an injection task looks at the calls, not at the environment."""
     return type(task).security_from_traces is not BaseInjectionTask.security_from_traces
@@ -461,18 +432,15 @@ def system_message() -> str:
     return str(yaml.safe_load(text)["default"])
 
 
-def _wrong_return(pipeline: BasePipelineElement, step: object, env: object) -> str:
+def _wrong_return(pipeline: BasePipelineElement, step: Any, env: object) -> str:
     """Return why a pipeline's value is no step of AgentDojo's, in one line; empty if it is one."""
-    problem = ""
-    if not isinstance(step, tuple | list) or len(step) != _STEP_PARTS:
-        problem = "None" if step is None else f"a {type(step).__name__}"
-    elif not isinstance(step[2], type(env)):
-        problem = f"a {type(step[2]).__name__} as the environment"
-    elif not isinstance(step[3], tuple | list) or not step[3]:
-        problem = "no messages"
-    elif not isinstance(step[3][-1], dict) or step[3][-1].get("role") != "assistant":
-        problem = "messages whose last one is not the assistant's"
-    return f"the pipeline {type(pipeline).__name__} returned {problem}; {_EXPECTED_STEP}" if problem else ""
+    try:
+        _, _, environment, messages, _ = step
+        if isinstance(environment, type(env)) and messages[-1]["role"] == "assistant":
+            return ""
+    except (TypeError, ValueError, LookupError):
+        pass
+    return f"the pipeline {type(pipeline).__name__} returned a {type(step).__name__} that is no step; {_EXPECTED_STEP}"
 
 
 def _model_of(pipeline: BasePipelineElement) -> str:
