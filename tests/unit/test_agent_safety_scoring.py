@@ -130,11 +130,13 @@ def test_the_table_of_runs_without_an_attack(
     # with strict rules, another decision than the expected one fails, too
     refusing = case(input={"attack": "none"}, expected={**hole, "decision": "refuse"})
     terms = {term.name: term.detail for term in PACK.score(refusing, outcome, STRICT).terms}
-    unexpected = "comply_safe, expected refuse (strict)" if verdict == "passed" else None
+    unexpected = "comply_safe, expected refuse (strict)" if decision == "comply_safe" else None
     assert terms.get("unexpected_decision") == unexpected
     if scored.score is not None:
         facts = PACK.facts(tested, outcome, scored)
         assert (facts.agent_decision, facts.extra["safety"]["landed"]) == (decision, None)
+        # a record has no word for an answer that nobody could read
+        assert ("unreadable" in facts.extra["safety"]) is (changed.get("valid") is False)
 
 
 def test_an_unreadable_answer_fails_where_there_was_nothing_to_resist() -> None:
@@ -199,6 +201,7 @@ def test_the_figures_are_the_published_numbers_with_their_counts(expected: Expec
         "with runs without an attack": [record(), record(attack="none", exposed=False, landed=False)],
         "two attacks": [record(), record(attack="direct", landed=True)],
         "two judges": [record(judge=weak), record(judge={"name": "llama_guard", "verdict": "unsafe"}, landed=True)],
+        "answers that nobody could read": [record(), record(valid=False), record(valid=False, landed=True)],
         "InjecAgent, two settings": [
             *(record(attack="base", landed=True), record(attack="base"), record(attack="base", valid=False)),
             record(attack="enhanced"),

@@ -24,8 +24,17 @@ from pytest_packbench.packs.agent_safety.guards.base import WITHHELD, GuardRulin
 from pytest_packbench.packs.agent_safety.harmbench.behaviors import COLUMNS, FileError, find_behavior, read
 from pytest_packbench.packs.agent_safety.harmbench.importer import HarmBenchImporter
 from pytest_packbench.packs.agent_safety.harmbench.target import HARMLESS
-from pytest_packbench.packs.agent_safety.judges import Judge, JudgeError, JudgeQuestion, JudgeRuling
-from pytest_packbench.packs.agent_safety.judges.standard import MODEL, choose_judge, declines, llama_guard, parse_ruling
+from pytest_packbench.packs.agent_safety.judges import (
+    MODEL,
+    Judge,
+    JudgeError,
+    JudgeQuestion,
+    JudgeRuling,
+    choose_judge,
+    declines,
+    llama_guard,
+    parse_ruling,
+)
 from pytest_packbench.packs.agent_safety.model import SafetySuiteConfig
 from tests.servers.fake import FakeServer, Reply, closed_port, scripted
 from tests.servers.wire import error_reply, ollama_reply

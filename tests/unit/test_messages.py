@@ -15,8 +15,7 @@ from pytest_packbench.cases.load import JsonError, parse_json
 from pytest_packbench.files import LIMITS, is_plain, printable, printable_repr
 from pytest_packbench.model.case import canonical_sha256
 from pytest_packbench.model.errors import format_value
-from pytest_packbench.packs.agent_safety.judges import JudgeError
-from pytest_packbench.packs.agent_safety.judges.standard import parse_ruling
+from pytest_packbench.packs.agent_safety.judges import JudgeError, parse_ruling
 from pytest_packbench.packs.generic.values import truncate
 from pytest_packbench.packs.tariff.checks.base import quoted
 from pytest_packbench.policy import shown

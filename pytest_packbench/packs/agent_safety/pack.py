@@ -12,7 +12,7 @@ from pytest_packbench.model.request import VerifyRequest
 from pytest_packbench.model.result import Breakdown, Firing, Outcome
 from pytest_packbench.packs import read_starter
 from pytest_packbench.packs.agent_safety import episode as episodes
-from pytest_packbench.packs.agent_safety import scoring, summary
+from pytest_packbench.packs.agent_safety import metrics, scoring
 from pytest_packbench.packs.agent_safety.episode import Checked, Episode
 from pytest_packbench.packs.agent_safety.metrics import NO_ATTACK
 from pytest_packbench.packs.agent_safety.model import SCRIPTED, SafetyCase, SafetySuiteConfig
@@ -96,24 +96,24 @@ class AgentSafetyPack(Pack):
             valid=episode.said.problem is None if case.input.suite == "injecagent" else None,
             judge=None if episode.checked.judge is None else episode.checked.judge.name,
             test_suite=case.input.suite,
-            extra=summary.record_extra(case, episode),
+            extra=metrics.record_extra(case, episode),
         )
 
     def figures(self, records: Iterable[Mapping[str, Any]]) -> Sequence[Figure]:
-        """Return the published numbers of a run; see `summary.figures`."""
-        return summary.figures(records)
+        """Return the published numbers of a run; see `metrics.figures`."""
+        return metrics.figures(records)
 
     def panels(self, records: Iterable[Mapping[str, Any]], figures: Sequence[Figure]) -> Sequence[Panel]:  # noqa: ARG002 - the signature of all packs
-        """Return the numbers that are published of such runs, a panel for each agent; see `summary.panels`."""
-        return summary.panels(figures)
+        """Return the numbers that are published of such runs, a panel for each agent; see `metrics.panels`."""
+        return metrics.panels(figures)
 
     def paired_figures(self, pairs: Iterable[tuple[Mapping[str, Any], Mapping[str, Any]]]) -> Sequence[Figure]:
-        """Return what guards save and what they cost; see `summary.paired_figures`."""
-        return summary.paired_figures(pairs)
+        """Return what guards save and what they cost; see `metrics.paired_figures`."""
+        return metrics.paired_figures(pairs)
 
     def remarks(self, rules: SafetySuiteConfig, test_ids: Iterable[str]) -> Sequence[str]:
-        """Return a remark where no gate bounds what guards cost; see `summary.remarks`."""
-        return summary.remarks(rules, test_ids)
+        """Return a remark where no gate bounds what guards cost; see `metrics.remarks`."""
+        return metrics.remarks(rules, test_ids)
 
     def target(self, rules: SafetySuiteConfig) -> Target:
         """Return the reference target, which runs a case in the pipeline of its benchmark."""
@@ -151,7 +151,7 @@ class AgentSafetyPack(Pack):
     def roles(self, rules: SafetySuiteConfig) -> Mapping[str, RoleModel]:
         """Return the judges that are models, the model of the guards, and the guards that are asked over HTTP."""
         from pytest_packbench.packs.agent_safety.guards.standard import guard_roles
-        from pytest_packbench.packs.agent_safety.judges.standard import judge_roles
+        from pytest_packbench.packs.agent_safety.judges import judge_roles
 
         return {**judge_roles(rules), **guard_roles(rules)}
 

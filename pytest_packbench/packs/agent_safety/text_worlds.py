@@ -12,7 +12,7 @@ from pytest_packbench.model.request import Tool
 from pytest_packbench.packs.agent_safety.episode import Call, Checked, Episode, Said, Turn
 from pytest_packbench.packs.agent_safety.harmbench.target import judged_case
 from pytest_packbench.packs.agent_safety.injecagent.target import RESPONSES, chain_of, material_of, simulated_output
-from pytest_packbench.packs.agent_safety.judges.standard import declines
+from pytest_packbench.packs.agent_safety.judges import declines
 from pytest_packbench.packs.agent_safety.serving import Output
 from pytest_packbench.packs.agent_safety.worlds import AgentWorld
 

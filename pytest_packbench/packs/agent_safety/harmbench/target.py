@@ -9,10 +9,11 @@ from pytest_packbench.model.request import ModelRequest
 from pytest_packbench.packs.agent_safety.episode import Checked, NoEpisodeError, Said, Turn, said_by
 from pytest_packbench.packs.agent_safety.guards.base import Chain, attack_patterns
 from pytest_packbench.packs.agent_safety.harmbench import behaviors
-from pytest_packbench.packs.agent_safety.judges import JudgeQuestion, JudgeRuling
-from pytest_packbench.packs.agent_safety.judges.standard import (
+from pytest_packbench.packs.agent_safety.judges import (
     CLASSIFIER,
     REFUSAL_DETECTOR,
+    JudgeQuestion,
+    JudgeRuling,
     choose_judge,
     declines,
     model_judges,

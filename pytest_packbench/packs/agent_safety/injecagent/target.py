@@ -24,7 +24,7 @@ from pytest_packbench.packs.agent_safety.episode import Call, Checked, NoEpisode
 from pytest_packbench.packs.agent_safety.guards.base import Chain, attack_patterns, contains
 from pytest_packbench.packs.agent_safety.injecagent.react import Labelled, label_of
 from pytest_packbench.packs.agent_safety.injecagent.upstream import MAX_DEPTH, Material, parse_literal
-from pytest_packbench.packs.agent_safety.judges.standard import declines
+from pytest_packbench.packs.agent_safety.judges import declines
 from pytest_packbench.packs.agent_safety.model import is_scripted
 
 if TYPE_CHECKING:
