@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from tests.conftest import Copy
 
 # pytester forgets what a run imported: what is imported here is imported once
-_WARM = find_spec("agentdojo") and import_module("pytest_packbench.packs.agent_safety.agentdojo.reference")
+_WARM = find_spec("agentdojo") and import_module("pytest_packbench.packs.agent_safety.agentdojo.agents")
 DOCS = ROOT / "docs"
 
 

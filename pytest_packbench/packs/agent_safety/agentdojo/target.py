@@ -39,7 +39,7 @@ def run(request: VerifyRequest, context: VerifyContext, rules: SafetySuiteConfig
         _install()
     except NoEpisodeError as error:
         return error.as_json()
-    from pytest_packbench.packs.agent_safety.agentdojo.reference import run_pair
+    from pytest_packbench.packs.agent_safety.agentdojo.agents import run_pair
 
     return run_pair(request, context, rules)
 

@@ -11,52 +11,177 @@ from copy import copy, deepcopy
 from functools import cache
 from importlib.metadata import version
 from importlib.resources import files
+from itertools import takewhile
 from typing import TYPE_CHECKING, Any
 
 import yaml
 from agentdojo.agent_pipeline.base_pipeline_element import BasePipelineElement
 from agentdojo.agent_pipeline.errors import AbortAgentError
-from agentdojo.agent_pipeline.tool_execution import tool_result_to_str
+from agentdojo.agent_pipeline.tool_execution import ToolsExecutor, tool_result_to_str
 from agentdojo.attacks.base_attacks import DEFAULT_MODEL_NAME, get_model_name_from_pipeline
 from agentdojo.base_tasks import BaseInjectionTask
 from agentdojo.functions_runtime import FunctionCall, FunctionsRuntime
 from agentdojo.task_suite.task_suite import functions_stack_trace_from_messages
+from agentdojo.types import get_text_content_as_str, text_content_block_from_string
 
-from pytest_packbench.model.request import AnswerError
-from pytest_packbench.packs.agent_safety.agentdojo.pipeline import (
-    Denial,
-    GuardedExecutor,
-    GuardedRuntime,
-    assistant_message,
-    status_of,
-    text_of,
-    tools_of,
-    turns_of,
-    with_text,
-)
+from pytest_packbench.model.request import AnswerError, Tool
 from pytest_packbench.packs.agent_safety.agentdojo.suites import (
     NO_ATTACK,
     UnknownUpstreamError,
     addressed_as,
+    attack_by_name,
     changed_part,
     suite_of,
 )
-from pytest_packbench.packs.agent_safety.agentdojo.variants import attack_by_name
-from pytest_packbench.packs.agent_safety.episode import Checked, Episode, NoEpisodeError, Said, Turn, unread_answer
+from pytest_packbench.packs.agent_safety.episode import (
+    Call,
+    Checked,
+    Episode,
+    NoEpisodeError,
+    Said,
+    Turn,
+    unread_answer,
+)
 from pytest_packbench.packs.agent_safety.guards.base import Chain, GuardError, attack_patterns
 from pytest_packbench.packs.agent_safety.serving import Output
 from pytest_packbench.packs.agent_safety.worlds import BLOCKED, AgentWorld
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     from pytest_packbench.model.request import VerifyContext, VerifyRequest
-    from pytest_packbench.packs.agent_safety.agentdojo.pipeline import Step
+    from pytest_packbench.packs.agent_safety.episode import Status, Turn
     from pytest_packbench.packs.agent_safety.model import SafetySuiteConfig
 
+
+Step = tuple[Any, Any, Any, "Sequence[Any]", dict[str, Any]]
 version_of = cache(version)
 _ADVICE = "run the agent as a program (cmd:) or a server (http:)"
 _EXPECTED_STEP = "expected (query, runtime, env, messages, extra_args), the last message the assistant's"
+
+
+class Denial(str):
+    """The error of a call that a guard denied; its type tells it apart from an error of the tool."""
+
+    __slots__ = ()
+
+
+class GuardedRuntime(FunctionsRuntime):  # type: ignore[misc]  # see Sequential
+    """Runs a tool only where the guards allow it (`pre_tool_use`)."""
+
+    def __init__(self, functions: Sequence[Any], *, chain: Chain) -> None:
+        super().__init__(functions)
+        self._chain = chain
+
+    def run_function(
+        self,
+        env: Any,
+        function: str,
+        kwargs: Any,
+        raise_on_error: bool = False,  # noqa: FBT001, FBT002 - AgentDojo's own signature
+    ) -> tuple[Any, str | None]:
+        """Run a function, or return the guard's reason as its error."""
+        permission = self._chain.pre_tool_use(function, dict(kwargs))
+        if permission.allowed:
+            return self.execute(env, function, permission.arguments, raise_on_error=raise_on_error)
+        denial = Denial(f"denied by the guard {permission.reason}")
+        if raise_on_error:
+            raise PermissionError(denial)
+        return "", denial
+
+    def execute(
+        self, env: Any, function: str, arguments: dict[str, Any], *, raise_on_error: bool
+    ) -> tuple[Any, str | None]:
+        """Run a function that the guards allow."""
+        result: tuple[Any, str | None] = super().run_function(env, function, arguments, raise_on_error)
+        return result
+
+
+class GuardedExecutor(ToolsExecutor):  # type: ignore[misc]  # see Sequential
+    """AgentDojo's executor; what the agent reads of its calls is what the guards make of it (`on_tool_output`)."""
+
+    def __init__(self, chain: Chain) -> None:
+        super().__init__()
+        self._chain = chain
+
+    def query(
+        self, query: str, runtime: Any, env: Any, messages: Sequence[Any] = (), extra_args: dict[str, Any] | None = None
+    ) -> Step:
+        """Run the calls of the last message, then let the guards rule on the outputs."""
+        query, runtime, env, messages, extra_args = super().query(query, runtime, env, messages, extra_args or {})
+        unread = trailing_outputs(messages)
+        guarded = [*messages[: len(messages) - len(unread)], *map(self._guarded, unread)]
+        return query, runtime, env, guarded, extra_args or {}
+
+    def _guarded(self, message: Any) -> Any:
+        if isinstance(message["error"], Denial):
+            return message
+        call, text = message["tool_call"], text_of(message)
+        guarded = self._chain.on_tool_output(call.function, dict(call.args), text)
+        if guarded == text:
+            return message
+        if message["error"] is not None:
+            return {**message, "error": guarded}
+        return with_text(message, guarded)
+
+
+def tools_of(functions: Iterable[Any]) -> Iterator[Tool]:
+    """Yield functions of AgentDojo as tools that a model can call."""
+    for function in functions:
+        yield Tool(name=function.name, description=function.description, parameters=_schema_of(function.parameters))
+
+
+@cache
+def _schema_of(parameters: Any) -> dict[str, Any]:
+    schema: dict[str, Any] = parameters.model_json_schema()
+    return schema
+
+
+def status_of(message: Any) -> Status:
+    """Return the status of the call that a tool message answers."""
+    if message["error"] is None:
+        return "run"
+    return "denied" if isinstance(message["error"], Denial) else "failed"
+
+
+def turns_of(messages: Sequence[Any], chain: Chain) -> list[Turn]:
+    """Return messages of AgentDojo as turns of an episode, with the calls that have an answer."""
+    status = {id(message["tool_call"]): status_of(message) for message in messages if message["role"] == "tool"}
+    return [
+        chain.turn(
+            message["role"],
+            text_of(message),
+            tuple(
+                Call(name=call.function or "?", arguments=dict(call.args), status=status[id(call)])
+                for call in message.get("tool_calls") or ()
+                if id(call) in status
+            ),
+        )
+        for message in messages
+    ]
+
+
+def text_of(message: Any) -> str:
+    """Return what an agent reads of a message: the error of a tool, else the text."""
+    if message["role"] == "tool" and message["error"] is not None:
+        return str(message["error"])
+    return str(get_text_content_as_str(message["content"] or []))
+
+
+def trailing_outputs(messages: Sequence[Any]) -> list[Any]:
+    """Return the tool messages that the agent hasn't answered yet, in order."""
+    outputs = list(takewhile(lambda message: message["role"] == "tool", reversed(messages)))
+    return outputs[::-1]
+
+
+def assistant_message(text: str, calls: Sequence[Any] = ()) -> dict[str, Any]:
+    """Return an assistant's message; its content is never None, since AgentDojo would then ask again silently."""
+    return with_text({"role": "assistant", "tool_calls": list(calls)}, text)
+
+
+def with_text(message: Any, text: str) -> dict[str, Any]:
+    """Return a message of AgentDojo with another text."""
+    return {**message, "content": [text_content_block_from_string(text)]}
 
 
 class DojoWorld(AgentWorld):
