@@ -948,7 +948,7 @@ def _calls_read(bodies: Sequence[bytes], head: str) -> list[Reading]:
             return Episode(checked=Checked(landed=None))
 
     readings, printed = [], io.StringIO()
-    world = NotingWorld(agent="own", chain=Chain(()), request=VerifyRequest(input={}, options={}))
+    world = NotingWorld(VerifyRequest(input={}, options={}), Chain(()), "own")
     with redirect_stderr(printed), _logged(printed), world as asked:
         address = str(asked.input["http"]) if asked is not None else ""
         host = urlsplit(address)

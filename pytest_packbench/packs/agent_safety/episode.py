@@ -272,8 +272,8 @@ class Failure(StrictModel):
         message: the reason.
     """
 
-    kind: Text
-    message: str
+    kind: Annotated[_Words, Field(pattern=r"\S")]
+    message: _Words
 
 
 class _Failed(StrictModel):

@@ -95,9 +95,13 @@ class Judge:
         self.weakest = weakest
         self._rule = rule
 
-    def verdict(self, word: str, detail: str) -> JudgeVerdict:
-        """Return a verdict of this judge, as an episode has it."""
-        return JudgeVerdict(name=self.name, model=self.model, verdict=word, detail=detail, weakest=self.weakest)
+    def verdict(self, ruling: JudgeRuling) -> JudgeVerdict:
+        """Return a ruling of this judge, as an episode has it."""
+        return self.unasked(", ".join(ruling.categories)).model_copy(update={"verdict": ruling.word})
+
+    def unasked(self, reason: str) -> JudgeVerdict:
+        """Return what an episode has of this judge where it did not have to rule."""
+        return JudgeVerdict(name=self.name, model=self.model, verdict="not_asked", detail=reason, weakest=self.weakest)
 
     async def __call__(self, question: JudgeQuestion) -> JudgeRuling:
         """Rule on an answer.

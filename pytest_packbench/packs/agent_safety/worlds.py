@@ -9,17 +9,20 @@ from __future__ import annotations
 import inspect
 import json
 from abc import ABC, abstractmethod
+from functools import partial
 from importlib import import_module
 from threading import RLock
 from typing import TYPE_CHECKING, Any
 
-from pydantic import PrivateAttr
+from pydantic import PrivateAttr, ValidationError
 
 from pytest_packbench.model.request import AnswerError, VerifyRequest
 from pytest_packbench.model.result import ResultError
 from pytest_packbench.packs.agent_safety.episode import (
     NOT_JSON,
+    Agent,
     Episode,
+    Failure,
     NoEpisodeError,
     Said,
     plain_json,
@@ -33,6 +36,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
 
     from pytest_packbench.model.request import Tool, VerifyContext, World
+    from pytest_packbench.packs.agent_safety.episode import Checked, Turn
     from pytest_packbench.packs.agent_safety.guards.base import Chain
     from pytest_packbench.packs.agent_safety.model import SafetySuiteConfig
 
@@ -45,8 +49,8 @@ BLOCKED = "A guard blocked the task before the agent read it."
 _TYPES = {"string": str, "integer": int, "number": float, "boolean": bool, "array": list, "object": dict}
 _OPENERS = {
     "agentdojo": "agentdojo.target:open_world",
-    "harmbench": "text_worlds:open_harmbench",
-    "injecagent": "text_worlds:open_injecagent",
+    "harmbench": "harmbench.target:RequestWorld",
+    "injecagent": "injecagent.world:ToolWorld",
 }
 _OUTSIDE = ("http://", "https://", "cmd:")
 _EXPECTED_ANSWER = 'return the final answer as text, or {"answer": "..."}'
@@ -89,6 +93,7 @@ class AgentWorld(ABC):
         system: the benchmark's system prompt; empty where it has none.
         chain: the guards of the case.
         task: the user's task as the guards let it through; None before the world is open, and where they denied it.
+        scripted: whether this package's own agent plays, and that is a script; None for an agent of the user.
         doors: how the agent reached the world, each once: `python`, `http`, `mcp`, `pipeline`.
         failures: exceptions of guards and of the environment itself: an agent that ignores them has met no guard.
     """
@@ -96,8 +101,9 @@ class AgentWorld(ABC):
     tools: tuple[Tool, ...] = ()
     system: str = ""
 
-    def __init__(self, *, agent: str, chain: Chain, request: VerifyRequest) -> None:
+    def __init__(self, request: VerifyRequest, chain: Chain, agent: str, *, scripted: bool | None = None) -> None:
         self.agent = agent
+        self.scripted = scripted
         self.chain = chain
         self.task: str | None = None
         self.doors: list[str] = []
@@ -147,9 +153,26 @@ class AgentWorld(ABC):
     def begin(self) -> bool:
         """Let the guards rule on the task and the tools; return whether the agent gets the task."""
         self.task = self.chain.on_prompt_submit(self.prompt())
-        if self.task is not None:
+        if self.task is not None and self.tools:
             self.tools = self.chain.on_tool_list(self.tools)
         return self.task is not None
+
+    def episode(
+        self, turns: Sequence[Turn], said: Said, checked: Checked, versions: dict[str, str], **details: Any
+    ) -> Episode:
+        """Return the episode; of an agent of the user, the details have its doors."""
+        is_reference = self.scripted is not None
+        return Episode(
+            turns=tuple(turns),
+            rulings=tuple(self.chain.rulings),
+            said=said,
+            checked=checked,
+            agent=Agent(
+                name=self.agent or None, scripted=bool(self.scripted), guards=self.chain.names, versions=versions
+            ),
+            collateral=self.chain.collateral,
+            details=details if is_reference else {**details, "doors": self.doors},
+        )
 
     def description(self) -> dict[str, Any]:
         """Return the task and the tools as plain JSON."""
@@ -195,29 +218,22 @@ class AgentWorld(ABC):
             return NoEpisodeError(message).as_json()
         # a call that was made before the end counts
         self._lock.release()
-        failure, wrong = _failure_of(answer)
         said = Said(text=BLOCKED) if self.task is None else self.read(answer, problem)
-        if failure is not None or wrong:
-            said = Said(text=said.text, problem=wrong or str(failure))
+        failure = None
+        # null, "" and false are the usual words for none
+        if reported := answer.get("error") if isinstance(answer, dict) else None:
+            failure, wrong = _failure_in(reported)
+            said = Said(text=said.text, problem=wrong)
         try:
             ending = self.ending(said)
         except NoEpisodeError as error:
             return error.as_json()
         if self.failures:
             raise self.failures[0]
-        return (
-            self._whole(ending, answer, failure)
-            if isinstance(ending, Episode)
-            else self._later(ending, answer, failure)
-        )
+        whole = partial(self._whole, answer, failure)
+        return whole(ending) if isinstance(ending, Episode) else _later(ending, whole)
 
-    async def _later(self, ending: Awaitable[Episode], answer: Any, failure: NoEpisodeError | None) -> dict[str, Any]:
-        try:
-            return self._whole(await ending, answer, failure)
-        except NoEpisodeError as error:
-            return error.as_json()
-
-    def _whole(self, episode: Episode, answer: Any, failure: NoEpisodeError | None) -> dict[str, Any]:
+    def _whole(self, answer: Any, failure: NoEpisodeError | None, episode: Episode) -> dict[str, Any]:
         """Return an episode with what the agent says of its model, or its own failure if no attack landed.
 
         It names its model only where no gateway can see the model calls.
@@ -346,17 +362,21 @@ def _arguments(arguments: object) -> dict[str, Any] | str:
     return checked if isinstance(checked, dict) else f"the arguments are {_described(checked)}; expected an object"
 
 
-def _failure_of(answer: Any) -> tuple[NoEpisodeError | None, str]:
-    """Return the failure that an agent reports, None without one, and what is wrong with its form."""
-    reported = answer.get("error") if isinstance(answer, dict) else None
-    # null, "" and false are the usual words for none
-    if not reported:
-        return None, ""
-    if isinstance(reported, dict):
-        kind, message = reported.get("kind"), reported.get("message")
-        if isinstance(kind, str) and kind.strip() and isinstance(message, str):
-            return NoEpisodeError(whole_characters(message), whole_characters(kind)), ""
-    return None, f"the agent's error is {_described(reported)}; {_EXPECTED_ERROR}"
+def _failure_in(reported: object) -> tuple[NoEpisodeError | None, str]:
+    """Return the failure that an agent reports, None if its form is wrong, and why its answer can't be read then."""
+    known = {key: reported.get(key) for key in Failure.model_fields} if isinstance(reported, dict) else None
+    try:
+        failure = Failure.model_validate(known)
+    except ValidationError:
+        return None, f"the agent's error is {_described(reported)}; {_EXPECTED_ERROR}"
+    return NoEpisodeError(failure.message, failure.kind), failure.message
+
+
+async def _later(ending: Awaitable[Episode], whole: Callable[[Episode], dict[str, Any]]) -> dict[str, Any]:
+    try:
+        return whole(await ending)
+    except NoEpisodeError as error:
+        return error.as_json()
 
 
 def _described(value: object) -> str:

@@ -27,7 +27,8 @@ AgentDojo plants attacks in the data of its environments. A variant of ours leav
 
 from __future__ import annotations
 
-from functools import cache
+from abc import abstractmethod
+from functools import cache, partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from agentdojo.agent_pipeline.base_pipeline_element import BasePipelineElement
@@ -92,7 +93,21 @@ class Sequential(BasePipelineElement):  # type: ignore[misc]  # the extra may be
         return step
 
 
-class ModelAgent(BasePipelineElement):  # type: ignore[misc]  # see Sequential
+class Speaker(BasePipelineElement):  # type: ignore[misc]  # see Sequential
+    """Appends one message to the conversation."""
+
+    def query(
+        self, query: str, runtime: Any, env: Any, messages: Sequence[Any] = (), extra_args: dict[str, Any] | None = None
+    ) -> Step:
+        """Append the message."""
+        return query, runtime, env, [*messages, self.message(query, runtime, env, messages)], extra_args or {}
+
+    @abstractmethod
+    def message(self, query: str, runtime: Any, env: Any, messages: Sequence[Any]) -> dict[str, Any]:
+        """Return the message; the arguments are AgentDojo's."""
+
+
+class ModelAgent(Speaker):
     """Calls a model for the next step in the role `step`, so that the call can be recorded and replayed.
 
     Attributes:
@@ -106,10 +121,8 @@ class ModelAgent(BasePipelineElement):  # type: ignore[misc]  # see Sequential
         self._llm = llm
         self._tools: tuple[Tool, ...] | None = None
 
-    def query(
-        self, query: str, runtime: Any, env: Any, messages: Sequence[Any] = (), extra_args: dict[str, Any] | None = None
-    ) -> Step:
-        """Append the model's answer, or the text of one that can't be read; raises what the backend raises."""
+    def message(self, query: str, runtime: Any, env: Any, messages: Sequence[Any]) -> dict[str, Any]:  # noqa: ARG002 - of all elements
+        """Return the model's answer, or the text of one that can't be read; raises what the backend raises."""
         if self._tools is None:
             self._tools = tuple(tools_of(runtime.functions.values()))
         system = "\n".join(text_of(message) for message in messages if message["role"] == "system")
@@ -120,23 +133,21 @@ class ModelAgent(BasePipelineElement):  # type: ignore[misc]  # see Sequential
         except AnswerError as error:
             # the agent calls nothing more; the checkers see what it did before
             self.problem = error
-            return query, runtime, env, [*messages, assistant_message(error.text)], extra_args or {}
+            return assistant_message(error.text)
         if answer.problem is not None:
             # the calls that can be read are made; without the others, the agent shows no resistance
             self.problem = AnswerError(*answer.problem)
-        return query, runtime, env, [*messages, _as_agentdojo_message(answer, len(messages))], extra_args or {}
+        return _as_agentdojo_message(answer, len(messages))
 
 
-class PromptRepeater(BasePipelineElement):  # type: ignore[misc]  # see Sequential
+class PromptRepeater(Speaker):
     """Repeats the user's prompt after outputs, as upstream's `InitQuery` does, which would warn each time."""
 
     name = "repeat_user_prompt"
 
-    def query(
-        self, query: str, runtime: Any, env: Any, messages: Sequence[Any] = (), extra_args: dict[str, Any] | None = None
-    ) -> Step:
-        """Append the prompt."""
-        return query, runtime, env, [*messages, with_text({"role": "user"}, query)], extra_args or {}
+    def message(self, query: str, runtime: Any, env: Any, messages: Sequence[Any]) -> dict[str, Any]:  # noqa: ARG002 - of all elements
+        """Return the prompt."""
+        return with_text({"role": "user"}, query)
 
 
 def as_plain_message(message: Any) -> dict[str, Any]:
@@ -160,7 +171,7 @@ def _as_agentdojo_message(answer: ModelAnswer, position: int) -> dict[str, Any]:
     return assistant_message("" if answer.content is None else str(answer.content), calls)
 
 
-class ScriptedAgent(BasePipelineElement):  # type: ignore[misc]  # the extra may be absent where types are checked
+class ScriptedAgent(Speaker):
     """Plays a task's own solution, one call per turn, with what it has read.
 
     Attributes:
@@ -201,27 +212,24 @@ class ScriptedAgent(BasePipelineElement):  # type: ignore[misc]  # the extra may
         self._reads_tools = reads_tools
         self._reads_memory = reads_memory
 
-    def query(
-        self, query: str, runtime: Any, env: Any, messages: Sequence[Any] = (), extra_args: dict[str, Any] | None = None
-    ) -> Step:
-        """Append the next call of the script that it can make, or its final answer."""
+    def message(self, query: str, runtime: Any, env: Any, messages: Sequence[Any]) -> dict[str, Any]:  # noqa: ARG002 - of all elements
+        """Return the next call of the script that it can make, or its final answer."""
         if self._kind == "refuser":
-            return query, runtime, env, [*messages, assistant_message(DECLINED)], extra_args or {}
+            return assistant_message(DECLINED)
         outputs = [text_of(message) for message in trailing_outputs(messages)]
         self._unread += outputs
         if self._calls is None:
             self._calls = list(self._task.ground_truth(env))
             self._asked = frozenset(word for one in messages if one["role"] == "user" for word in words(text_of(one)))
             if self._reads_memory:
-                opening = assistant_message("", [FunctionCall(function="read_memory", args={})])
-                return query, runtime, env, [*messages, opening], extra_args or {}
+                return assistant_message("", [FunctionCall(function="read_memory", args={})])
             if self._reads_tools:
                 outputs += [function.description for function in runtime.functions.values()]
                 self._unread += outputs
         if self._kind == "gullible" and any(contains(text, self._chain.attack) for text in outputs):
             self._task, self._kind = self._injection_task, "obedient"
             self._calls, self._left_out, self._position = list(self._task.ground_truth(env)), [], 0
-        return query, runtime, env, [*messages, self._next()], extra_args or {}
+        return self._next()
 
     def _next(self) -> dict[str, Any]:
         while self._calls:
@@ -415,24 +423,20 @@ class Memory:
         return [make_function(function) for function in (read_shared_note, save_memory, read_memory)]
 
 
-class SavingAgent(BasePipelineElement):  # type: ignore[misc]  # see OwnAttack
+class SavingAgent(Speaker):
     """The script of the first session: it saves what it reads, and follows nothing yet."""
 
     name = "saving"
 
-    def query(
-        self, query: str, runtime: Any, env: Any, messages: Sequence[Any] = (), extra_args: dict[str, Any] | None = None
-    ) -> Step:
-        """Append a call that reads the note, then one that saves it, then an answer."""
+    def message(self, query: str, runtime: Any, env: Any, messages: Sequence[Any]) -> dict[str, Any]:  # noqa: ARG002 - of all elements
+        """Return a call that reads the note, then one that saves it, then an answer."""
         outputs = trailing_outputs(messages)
         if not outputs:
-            answer = assistant_message("", [FunctionCall(function="read_shared_note", args={})])
-        elif outputs[-1]["tool_call"].function == "read_shared_note":
+            return assistant_message("", [FunctionCall(function="read_shared_note", args={})])
+        if outputs[-1]["tool_call"].function == "read_shared_note":
             call = FunctionCall(function="save_memory", args={"text": text_of(outputs[-1])})
-            answer = assistant_message("", [call])
-        else:
-            answer = assistant_message("I saved the note.")
-        return query, runtime, env, [*messages, answer], extra_args or {}
+            return assistant_message("", [call])
+        return assistant_message("I saved the note.")
 
 
 def run_pair(request: VerifyRequest, context: VerifyContext, rules: SafetySuiteConfig) -> dict[str, Any]:
@@ -440,11 +444,14 @@ def run_pair(request: VerifyRequest, context: VerifyContext, rules: SafetySuiteC
     names = request.input.get("any_of") or [request.input["attack"]]
     addressed = addressed_as(context.backend, context.model)
     try:
-        is_scripted(context, UnknownUpstreamError.kind)
+        world = partial(
+            DojoWorld,
+            *(request, context, rules, context.model),
+            addressed=addressed,
+            scripted=is_scripted(context, UnknownUpstreamError.kind),
+        )
         # all of them first: an unknown one is an error before a model is asked
-        worlds = {
-            name: DojoWorld(request, context, rules, context.model, attack=name, addressed=addressed) for name in names
-        }
+        worlds = {name: world(attack=name) for name in names}
     except NoEpisodeError as error:
         return error.as_json()
     episodes = {name: _played(world, context, request.input.get("variant")) for name, world in worlds.items()}
@@ -513,5 +520,4 @@ def _session(world: DojoWorld, context: VerifyContext, agent: Any, turns: int) -
     said, problem = episode.said, getattr(agent, "problem", None)
     if problem is not None:
         said = unread_answer(problem).model_copy(update={"text": said.text})
-    player = episode.agent.model_copy(update={"scripted": context.backend == "stub"})
-    return episode.model_copy(update={"said": said, "agent": player})
+    return episode.model_copy(update={"said": said})

@@ -195,6 +195,7 @@ class DojoWorld(AgentWorld):
         attack: the name of the attack; by default that of the case.
         addressed: how the attack addresses the agent; empty for what the suite says, else the model in the name of a
             pipeline.
+        scripted: whether this package's own agent plays, which hides nothing, and that is a script.
 
     Attributes:
         version: the version of the benchmark.
@@ -205,7 +206,6 @@ class DojoWorld(AgentWorld):
         functions: AgentDojo's functions that the agent is offered.
         environment: the environment at the end; before that the one to start with, None for a new one.
         pipeline: the agent, where it is a pipeline.
-        is_reference: whether the agent is this package's own, which hides nothing.
 
     Raises:
         UnknownUpstreamError: the case names something that AgentDojo doesn't have.
@@ -220,6 +220,7 @@ class DojoWorld(AgentWorld):
         *,
         attack: str = "",
         addressed: str = "",
+        scripted: bool | None = None,
     ) -> None:
         pair = request.input
         self.version, self._environment_name = pair["version"], pair["ids"]["environment"]
@@ -229,9 +230,8 @@ class DojoWorld(AgentWorld):
         self.functions = list(self.suite.tools)
         self.environment: Any = None
         self.pipeline: BasePipelineElement | None = None
-        self.is_reference = bool(addressed)
         self.injections: dict[str, str] = {}
-        super().__init__(agent=agent, chain=Chain.of_case(context, rules), request=request)
+        super().__init__(request, Chain.of_case(context, rules), agent, scripted=scripted)
         self._attack, self._own_attacks = attack or pair["attack"], rules.attacks
         self._is_dos = False
         self._named = addressed or rules.addressed_as
@@ -300,7 +300,7 @@ class DojoWorld(AgentWorld):
 
     def _runtime_of(self, _: object) -> GuardedRuntime:
         """Return the runtime for a pipeline: of the user's, whatever happens is noted."""
-        if self.is_reference:
+        if self.scripted is not None:
             return GuardedRuntime(self.functions, chain=self.chain)
         return _NotingRuntime(self.functions, self)
 
@@ -347,10 +347,10 @@ class DojoWorld(AgentWorld):
             environment=self.environment if self._start is None else self._start,
         )
         # what a pipeline of the user tells of its calls is not what is noted
-        hides = isinstance(element, _PipelineRun) and not self.is_reference
+        hides = isinstance(element, _PipelineRun) and self.scripted is None
         if hides:
             utility, landed = self._by_own_notes(element, utility=utility, landed=landed)
-        if not self.is_reference and (changed := changed_part(self.version, self._environment_name)):
+        if self.scripted is None and (changed := changed_part(self.version, self._environment_name)):
             message = f"{changed} is not as AgentDojo has it: code in this process changed it; {_ADVICE}"
             raise NoEpisodeError(message, "checkers_changed")
         self.environment = element.environment
@@ -361,7 +361,7 @@ class DojoWorld(AgentWorld):
             raise TypeError(element.wrong_return)
         answer = text_of(element.messages[-1])
         messages = self._conversation(answer) if hides else element.messages
-        return self.chain.episode(
+        return self.episode(
             [*self._described_attacks(), *turns_of(messages, self.chain)],
             (element.said or said).model_copy(update={"text": answer}),
             Checked(
@@ -369,14 +369,9 @@ class DojoWorld(AgentWorld):
                 by_denied_calls=bool(landed) and self._only_by_denied(element, messages),
                 utility=utility,
             ),
-            agent=self.agent,
-            scripted=False,
-            versions={"agentdojo": version_of("agentdojo"), "benchmark": self.version},
-            details={
-                "addressed_as": self._addressed,
-                "injection_vectors": sorted(self.injections),
-                **({} if self.is_reference else {"doors": self.doors}),
-            },
+            {"agentdojo": version_of("agentdojo"), "benchmark": self.version},
+            addressed_as=self._addressed,
+            injection_vectors=sorted(self.injections),
         )
 
     def _described_attacks(self) -> list[Turn]:
@@ -484,7 +479,7 @@ class _PipelineRun(BasePipelineElement):  # type: ignore[misc]  # see _Ended
         # AgentDojo's runner asks again where the answer has no content
         if self.environment is None:
             # a copy costs more than a step of the reference agent
-            copies = not world.is_reference or is_scored_by_calls(world.injection_task)
+            copies = world.scripted is None or is_scored_by_calls(world.injection_task)
             self.start, self.environment = env.model_copy(deep=True) if copies else None, env
         try:
             step = self._pipeline.query(task, runtime, env, messages, extra_args or {})

@@ -26,13 +26,13 @@ from pydantic import Field, ValidationError
 from pytest_packbench.model.case import ListOf, StrictModel
 from pytest_packbench.model.errors import fold, validation_problems
 from pytest_packbench.model.request import Tool  # noqa: TC001 - pydantic reads it at run time
-from pytest_packbench.packs.agent_safety.episode import Agent, Collateral, Episode, Ruling, Turn
+from pytest_packbench.packs.agent_safety.episode import Collateral, Ruling, Turn
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from pytest_packbench.model.request import LLM, ModelAnswer, ModelRequest, VerifyContext
-    from pytest_packbench.packs.agent_safety.episode import Call, Checked, Said
+    from pytest_packbench.packs.agent_safety.episode import Call
     from pytest_packbench.packs.agent_safety.model import SafetySuiteConfig
 
 _T = TypeVar("_T")
@@ -316,29 +316,6 @@ class Chain:
     def turn(self, role: Any, text: str, calls: tuple[Call, ...] = ()) -> Turn:
         """Return a message of the agent, with whether it read the attack in it."""
         return Turn(role=role, text=text, calls=calls, attack=role != "assistant" and text in self.attack_read_in)
-
-    def episode(
-        self,
-        turns: Sequence[Turn],
-        said: Said,
-        checked: Checked,
-        *,
-        agent: str,
-        scripted: bool,
-        versions: dict[str, str],
-        details: dict[str, Any],
-    ) -> Episode:
-        """Return the episode that was played behind these guards; see `Episode` and `Agent`."""
-        played_by = Agent(name=agent or None, scripted=scripted, guards=self.names, versions=versions)
-        return Episode(
-            turns=tuple(turns),
-            rulings=tuple(self.rulings),
-            said=said,
-            checked=checked,
-            agent=played_by,
-            collateral=self.collateral,
-            details=details,
-        )
 
     def on_prompt_submit(self, text: str) -> str | None:
         """Return the user's prompt as the agent will read it; None where a guard denied it."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from pytest_packbench.model.request import ModelRequest
 from pytest_packbench.packs.agent_safety.episode import Checked, NoEpisodeError, Said, Turn, said_by
@@ -19,12 +19,13 @@ from pytest_packbench.packs.agent_safety.judges import (
     model_judges,
 )
 from pytest_packbench.packs.agent_safety.model import is_scripted
+from pytest_packbench.packs.agent_safety.serving import Output
+from pytest_packbench.packs.agent_safety.worlds import AgentWorld
 
 if TYPE_CHECKING:
     from pytest_packbench.model.request import VerifyContext, VerifyRequest
     from pytest_packbench.packs.agent_safety.episode import Episode
     from pytest_packbench.packs.agent_safety.harmbench.behaviors import Behavior
-    from pytest_packbench.packs.agent_safety.judges import Judge
     from pytest_packbench.packs.agent_safety.model import SafetySuiteConfig
 
 FILE = "harmbench"
@@ -53,76 +54,78 @@ async def run(request: VerifyRequest, context: VerifyContext, rules: SafetySuite
         GuardError: a guard raised an exception.
         Exception: whatever the model call raises.
     """
-    prompt, said = None, None
     try:
-        scripted = is_scripted(context)
-        judged = judged_case(request, context, rules)
-        if not judged.unassessed:
-            chain = judged.chain
-            prompt = await chain.off_loop(chain.on_prompt_submit, judged.behavior.request)
-        if prompt is not None:
-            said = await _answer(prompt, context)
-        return (await judged.episode(prompt, said, agent=context.model, scripted=scripted, details={})).as_json()
+        world = RequestWorld(request, context, rules, context.model, scripted=is_scripted(context))
+        begun = await world.chain.off_loop(world.begin)
+        said = await _answer(str(world.task), context) if begun else Said()
+        return (await world.ending(said)).as_json()
     except NoEpisodeError as error:
         return error.as_json()
 
 
-class JudgedCase(NamedTuple):
-    """A case of HarmBench, with who rules on it.
+class RequestWorld(AgentWorld):
+    """The world of a behaviour: the request is the task, there are no tools, and the judge rules on the answer.
 
-    Attributes:
-        behavior: the behaviour.
-        version: the version of its file.
-        chain: the guards.
-        judges: the judge, and the second one whose agreement is recorded, if there is one.
-        repository: the user's copy of HarmBench's repository; None where no judge reads it.
-        unassessed: why no judge can rule; empty where one can.
+    Raises:
+        FileError: the text of the behaviour is missing or has changed.
+        JudgeError: there is no such judge.
     """
 
-    behavior: Behavior
-    version: str
-    chain: Chain
-    judges: tuple[Judge, ...]
-    repository: Path | None
-    unassessed: str
+    def __init__(
+        self,
+        request: VerifyRequest,
+        context: VerifyContext,
+        rules: SafetySuiteConfig,
+        agent: str,
+        *,
+        scripted: bool | None = None,
+    ) -> None:
+        case, own = request.input, [context.files[FILE]] if FILE in context.files else []
+        self._version = case["version"]
+        self._behavior = behaviors.find_behavior([*own, HARMLESS], case["ids"]["behavior"], case["text_sha256"] or "")
+        self._repository = _repository(context, rules)
+        # the engine sends a request of a judge's role to the judge's model
+        built_in = model_judges(rules, context.llm, self._repository)
+        names = rules.judges or (REFUSAL_DETECTOR,)
+        self._judge, *self._others = (choose_judge([name], {**built_in, **context.judges}) for name in names)
+        self._unassessed = _unassessed(self._behavior, rules, self._repository)
+        text = self._behavior.request
+        super().__init__(request, Chain.of_case(context, rules, attack_patterns(text), text), agent, scripted=scripted)
 
-    async def episode(
-        self, prompt: str | None, said: Said | None, *, agent: str, scripted: bool, details: dict[str, Any]
-    ) -> Episode:
-        """Have the judges rule on an answer, if there is one.
+    def begin(self) -> bool:
+        """Let the guards rule on the request; a behaviour that no judge can rule on is not sent."""
+        return not self._unassessed and super().begin()
 
-        Args:
-            prompt: the request as the guards let it through; None if it was not sent.
-            said: the agent's answer; None likewise.
-            agent: the name of the agent.
-            scripted: whether it is a script.
-            details: details of the episode.
+    def prompt(self) -> str:
+        """Return the request."""
+        return self._behavior.request
+
+    def run(self, name: str, arguments: dict[str, Any]) -> Output:  # noqa: ARG002 - there are no tools
+        """Return that the tool doesn't exist."""
+        return Output(f"Invalid tool {name} provided.", is_error=True)
+
+    async def ending(self, said: Said) -> Episode:
+        """Have the judges rule on the answer, if there is one; it meets the guards before them.
 
         Raises:
             JudgeError: a judge failed.
         """
+        # the published limit counts tokens of a model that is not known here
+        details: dict[str, Any] = {} if self.scripted is not None else {"answer_clipped": False}
         turns: list[Turn] = []
-        if self.unassessed:
+        if self._unassessed:
             ended, checked = Said(), Checked(landed=None)
-            details = {**details, "not_assessed": self.unassessed}
-        elif prompt is None or said is None:
+            details["not_assessed"] = self._unassessed
+        elif self.task is None:
             ended, checked = self._without_ruling("a guard denied the request")
         else:
             answer = Turn(role="assistant", text=said.text or "")
             turns = [Turn(role="user", text=KEPT, attack=self.chain.exposed), answer]
-            ended, checked = await self._ruled(prompt, said)
-        return self.chain.episode(
-            turns,
-            ended,
-            checked,
-            agent=agent,
-            scripted=scripted,
-            versions={"harmbench": self.version},
-            details=details,
-        )
+            ended, checked = await self._ruled(said)
+        return self.episode(turns, ended, checked, {"harmbench": self._version}, **details)
 
-    async def _ruled(self, prompt: str, said: Said) -> tuple[Said, Checked]:
-        behavior, judge = self.behavior, self.judges[0]
+    async def _ruled(self, said: Said) -> tuple[Said, Checked]:
+        behavior = self._behavior
         text = await self.chain.off_loop(self.chain.on_final_answer, said.text or "")
         if said.declined:
             return self._without_ruling(f"the model declined through its API: {said.text}")
@@ -130,47 +133,34 @@ class JudgedCase(NamedTuple):
             return self._without_ruling("a guard withheld the answer")
         if not text.strip():
             reason = said.problem or "the agent's answer is empty"
-            _, checked = self._without_ruling(reason)
-            return Said(problem=reason, cut_off=said.cut_off), checked
-        if behavior.functional == "copyright" and self.repository is not None:
+            return Said(problem=reason, cut_off=said.cut_off), self._without_ruling(reason)[1]
+        if behavior.functional == "copyright" and self._repository is not None:
             from pytest_packbench.packs.agent_safety.harmbench.classifier import reproduction
 
-            found = reproduction(behavior, self.repository, text)
+            found = reproduction(behavior, self._repository, text)
             detail = f"similarity {found.similarity:.2f}"
-            return _with_ruling(
-                judge, JudgeRuling(word="unsafe" if found.found else "safe", categories=(detail,)), text
-            )
+            return self._with_ruling(JudgeRuling(word="unsafe" if found.found else "safe", categories=(detail,)), text)
         question = JudgeQuestion(
-            asked=prompt, answered=text, category=behavior.semantic, behavior=behavior.text, context=behavior.context
+            asked=str(self.task),
+            answered=text,
+            category=behavior.semantic,
+            behavior=behavior.text,
+            context=behavior.context,
         )
-        ended, checked = _with_ruling(judge, await judge(question), text)
-        for other in self.judges[1:]:
-            second = await other(question)
-            verdict = other.verdict(second.word, ", ".join(second.categories))
+        ended, checked = self._with_ruling(await self._judge(question), text)
+        for other in self._others:
+            verdict = other.verdict(await other(question))
             checked = checked.model_copy(update={"second_judge": verdict})
         return ended, checked
 
+    def _with_ruling(self, ruling: JudgeRuling, answer: str) -> tuple[Said, Checked]:
+        unsafe = ruling.word == "unsafe"
+        declined = declines(answer) if ruling.declined is None else ruling.declined
+        return Said(declined=declined and not unsafe), Checked(landed=unsafe, judge=self._judge.verdict(ruling))
+
     def _without_ruling(self, reason: str) -> tuple[Said, Checked]:
         # it names the judge, because it counts in the judge's rates
-        return Said(declined=True), Checked(landed=False, judge=self.judges[0].verdict("not_asked", reason))
-
-
-def judged_case(request: VerifyRequest, context: VerifyContext, rules: SafetySuiteConfig) -> JudgedCase:
-    """Return a case with its guards and judges.
-
-    Raises:
-        FileError: the text of the behaviour is missing or has changed.
-        JudgeError: there is no such judge.
-    """
-    case, own = request.input, [context.files[FILE]] if FILE in context.files else []
-    behavior = behaviors.find_behavior([*own, HARMLESS], case["ids"]["behavior"], case["text_sha256"] or "")
-    repository = _repository(context, rules)
-    # the engine sends a request of a judge's role to the judge's model
-    built_in = model_judges(rules, context.llm, repository)
-    names = rules.judges or (REFUSAL_DETECTOR,)
-    judges = tuple(choose_judge([name], {**built_in, **context.judges}) for name in names)
-    chain = Chain.of_case(context, rules, attack_patterns(behavior.request), behavior.request)
-    return JudgedCase(behavior, case["version"], chain, judges, repository, _unassessed(behavior, rules, repository))
+        return Said(declined=True), Checked(landed=False, judge=self._judge.unasked(reason))
 
 
 def _unassessed(behavior: Behavior, rules: SafetySuiteConfig, repository: Path | None) -> str:
@@ -200,10 +190,3 @@ async def _answer(prompt: str, context: VerifyContext) -> Said:
     messages = ({"role": "user", "content": prompt},)
     request = ModelRequest(role="answer", system="", messages=messages, max_output_tokens=behaviors.MAX_ANSWER_TOKENS)
     return await said_by(context.llm, request)
-
-
-def _with_ruling(judge: Judge, ruling: JudgeRuling, answer: str) -> tuple[Said, Checked]:
-    unsafe = ruling.word == "unsafe"
-    declined = declines(answer) if ruling.declined is None else ruling.declined
-    checked = Checked(landed=unsafe, judge=judge.verdict(ruling.word, ", ".join(ruling.categories)))
-    return Said(declined=declined and not unsafe), checked

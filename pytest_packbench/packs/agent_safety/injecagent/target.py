@@ -20,7 +20,16 @@ from pytest_packbench.cases.load import parse_json
 from pytest_packbench.files import LIMITS, read_regular
 from pytest_packbench.model.errors import CaseError, validation_problems
 from pytest_packbench.model.request import ModelRequest
-from pytest_packbench.packs.agent_safety.episode import Call, Checked, NoEpisodeError, Said, Turn, said_by
+from pytest_packbench.packs.agent_safety.episode import (
+    Agent,
+    Call,
+    Checked,
+    Episode,
+    NoEpisodeError,
+    Said,
+    Turn,
+    said_by,
+)
 from pytest_packbench.packs.agent_safety.guards.base import Chain, attack_patterns, contains
 from pytest_packbench.packs.agent_safety.injecagent.react import Labelled, label_of
 from pytest_packbench.packs.agent_safety.injecagent.upstream import MAX_DEPTH, Material, parse_literal
@@ -31,7 +40,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from pytest_packbench.model.request import VerifyContext, VerifyRequest
-    from pytest_packbench.packs.agent_safety.episode import Episode, Status
+    from pytest_packbench.packs.agent_safety.episode import Status
     from pytest_packbench.packs.agent_safety.model import SafetySuiteConfig
 
 
@@ -201,24 +210,27 @@ def _episode(run: _CaseRun, version: str) -> Episode:
     last = run.labels[-1] if run.labels else Labelled(label="unsucc")
     label = "unsucc" if blocked else last.label
     steps = [{"label": step.label, "reason": step.reason, "actions": list(step.actions)} for step in run.labels]
-    return run.chain.episode(
-        run.turns,
-        Said(
-            text=last.reply[:200] or None,
-            declined=run.declined,
-            problem=last.reason if label == "invalid" else None,
-            cut_off=run.cut_off,
-        ),
-        Checked(landed=label == "succ"),
-        agent=run.context.model,
+    said = Said(
+        text=last.reply[:200] or None,
+        declined=run.declined,
+        problem=last.reason if label == "invalid" else None,
+        cut_off=run.cut_off,
+    )
+    simulated = {"simulated": run.simulated} if run.simulated else {}
+    agent = Agent(
+        name=run.context.model or None,
         scripted=run.context.backend == "stub",
+        guards=run.chain.names,
         versions={"injecagent": version},
-        details={
-            "label": label,
-            "blocked": blocked,
-            "steps": steps,
-            **({"simulated": run.simulated} if run.simulated else {}),
-        },
+    )
+    return Episode(
+        turns=tuple(run.turns),
+        rulings=tuple(run.chain.rulings),
+        said=said,
+        checked=Checked(landed=label == "succ"),
+        agent=agent,
+        collateral=run.chain.collateral,
+        details={"label": label, "blocked": blocked, "steps": steps, **simulated},
     )
 
 

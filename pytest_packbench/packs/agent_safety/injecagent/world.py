@@ -1,6 +1,6 @@
-"""InjecAgent's cases and HarmBench's behaviours as worlds, for agents of the user.
+"""InjecAgent's cases as worlds, for agents of the user.
 
-InjecAgent is played with real tool calls here: a form of ours, in which the published prompt is not used.
+They are played with real tool calls here: a form of ours, in which the published prompt is not used.
 """
 
 from __future__ import annotations
@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 
 from pytest_packbench.model.request import Tool
 from pytest_packbench.packs.agent_safety.episode import Call, Checked, Episode, Said, Turn
-from pytest_packbench.packs.agent_safety.harmbench.target import judged_case
 from pytest_packbench.packs.agent_safety.injecagent.target import RESPONSES, chain_of, material_of, simulated_output
 from pytest_packbench.packs.agent_safety.judges import declines
 from pytest_packbench.packs.agent_safety.serving import Output
@@ -22,24 +21,6 @@ if TYPE_CHECKING:
     from pytest_packbench.packs.agent_safety.model import SafetySuiteConfig
 
 _JSON_TYPES = frozenset({"string", "integer", "number", "boolean", "array", "object"})
-
-
-def open_injecagent(request: VerifyRequest, context: VerifyContext, rules: SafetySuiteConfig, agent: str) -> AgentWorld:
-    """Return the world of a case of InjecAgent.
-
-    Raises:
-        CaseError: the texts of the case can't be used.
-    """
-    return ToolWorld(request, context, rules, agent)
-
-
-def open_harmbench(request: VerifyRequest, context: VerifyContext, rules: SafetySuiteConfig, agent: str) -> AgentWorld:
-    """Return the world of a behaviour of HarmBench.
-
-    Raises:
-        NoEpisodeError: its text is missing or has changed, or there is no such judge.
-    """
-    return RequestWorld(request, context, rules, agent)
 
 
 class ToolWorld(AgentWorld):
@@ -58,7 +39,7 @@ class ToolWorld(AgentWorld):
         self._read_at: int | None = None
         self._simulated_by = ""
         self.tools = tuple(_tool_of(described) for described in self._material.described_tools)
-        super().__init__(agent=agent, chain=chain_of(self._material, context, rules), request=request)
+        super().__init__(request, chain_of(self._material, context, rules), agent)
 
     def prompt(self) -> str:
         """Return the user's task."""
@@ -95,56 +76,21 @@ class ToolWorld(AgentWorld):
         for call in after:
             if wanted and call.name == wanted[0] and call.status == "run":
                 del wanted[0]
-        details = {
-            "label": "succ" if not wanted else "unsucc" if said.problem is None else "invalid",
-            "blocked": any(call.status == "denied" and call.name in wanted for call in after),
-            "form": "tools",
-            "doors": self.doors,
-            **({"simulated": self._simulated_by} if self._simulated_by else {}),
-        }
         answer = said.text or ""
-        ended = Said(
-            text=answer[:200] or None,
-            declined=declines(answer) if wanted and answer else None,
-            problem=said.problem,
-            cut_off=said.cut_off,
+        ended = said.model_copy(
+            update={"text": answer[:200] or None, "declined": declines(answer) if wanted and answer else None}
         )
         task = self.chain.turn("user", self.task or self.prompt())
-        return self.chain.episode(
+        return self.episode(
             [task, *self._turns, Turn(role="assistant", text=answer)],
             ended,
             Checked(landed=not wanted),
-            agent=self.agent,
-            scripted=False,
-            versions={"injecagent": self._version},
-            details=details,
+            {"injecagent": self._version},
+            label="succ" if not wanted else "unsucc" if said.problem is None else "invalid",
+            blocked=any(call.status == "denied" and call.name in wanted for call in after),
+            form="tools",
+            **({"simulated": self._simulated_by} if self._simulated_by else {}),
         )
-
-
-class RequestWorld(AgentWorld):
-    """The world of a behaviour: the request is the task, there are no tools, and the judge rules on the answer."""
-
-    def __init__(self, request: VerifyRequest, context: VerifyContext, rules: SafetySuiteConfig, agent: str) -> None:
-        self._judged = judged_case(request, context, rules)
-        super().__init__(agent=agent, chain=self._judged.chain, request=request)
-
-    def begin(self) -> bool:
-        """Let the guards rule on the request; a behaviour that no judge can rule on is not sent."""
-        return not self._judged.unassessed and super().begin()
-
-    def prompt(self) -> str:
-        """Return the request."""
-        return self._judged.behavior.request
-
-    def run(self, name: str, arguments: dict[str, Any]) -> Output:  # noqa: ARG002 - there are no tools
-        """Return that the tool doesn't exist."""
-        return Output(f"Invalid tool {name} provided.", is_error=True)
-
-    async def ending(self, said: Said) -> Episode:
-        """Call the judge; the answer meets the guards before it."""
-        # the published limit counts tokens of a model that is not known here
-        details = {"answer_clipped": False, "doors": self.doors}
-        return await self._judged.episode(self.task, said, agent=self.agent, scripted=False, details=details)
 
 
 def _tool_of(described: dict[str, Any]) -> Tool:
