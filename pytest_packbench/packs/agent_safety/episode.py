@@ -343,29 +343,27 @@ def read(result: object) -> Episode | Failure:
 
 def _of_earlier_version(result: dict[str, Any]) -> dict[str, Any]:
     """Return the episode in a result of an earlier version, whose keys were all on one level."""
-    removed = set(result.get("removed_by") or ())
-    rulings = [dict(ruling) for ruling in result.get("hook_decisions") or ()]
-    for ruling in rulings:
-        ruling["took_attack"] = ruling["hook"].rpartition(".")[0] in removed and ruling["decision"] != "allow"
+
+    def known(form: type[StrictModel]) -> dict[str, Any]:
+        return {key: result[key] for key in form.model_fields if key in result}
+
+    removed, details = set(result.get("removed_by") or ()), dict(result.get("details") or ())
+    rulings = [
+        ruling | {"took_attack": ruling["hook"].rpartition(".")[0] in removed and ruling["decision"] != "allow"}
+        for ruling in result.get("hook_decisions") or ()
+    ]
     turns = [{"role": turn["role"], "text": turn["content"]} for turn in result.get("transcript") or ()]
-    if calls := result.get("tool_calls"):
-        turns.append({"role": "assistant", "text": "", "calls": calls})
+    turns.append({"role": "assistant", "text": "", "calls": result.get("tool_calls") or ()})
     turns += [{"role": "tool", "text": "", "attack": True}] if result.get("exposed") else []
     problem = None if result.get("valid", True) else result.get("invalid_because") or UNREADABLE_OUTPUT
     said = {"text": result.get("answer"), "declined": result.get("refused"), "problem": problem}
-    details = dict(result.get("details") or ())
-    checked = {
-        "landed": result["landed"],
-        "by_denied_calls": result.get("landed_by_denied_calls", False),
-        "second_judge": details.pop("second_judge", None),
-    }
-    told = {key: result[key] for key in ("scripted", "guards", "versions") if key in result}
-    return {
+    by_denied = result.get("landed_by_denied_calls", False)
+    judge = details.pop("second_judge", None)
+    return known(Episode) | {
         "turns": turns,
         "rulings": rulings,
-        "said": said | {"cut_off": result.get("cut_off", False)},
-        "checked": checked | {key: result.get(key) for key in ("utility", "judge")},
-        "agent": {"name": result.get("agent"), **told},
+        "said": known(Said) | said,
+        "checked": known(Checked) | {"by_denied_calls": by_denied, "second_judge": judge},
+        "agent": known(Agent) | {"name": result.get("agent")},
         "details": details,
-        **{key: result[key] for key in ("collateral", "llm_backend", "llm_model", "usage") if key in result},
     }

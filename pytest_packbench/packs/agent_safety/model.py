@@ -6,9 +6,8 @@ import re
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self, get_args
 
 from pydantic import Field, model_validator
-from pydantic_core import PydanticCustomError
 
-from pytest_packbench.model.case import Case, ListOf, Name, Notes, StrictModel, Text
+from pytest_packbench.model.case import Case, ListOf, Name, Notes, StrictModel, Text, misfit
 from pytest_packbench.model.suite import Metric, SuiteConfig
 from pytest_packbench.packs.agent_safety.episode import NoEpisodeError
 from pytest_packbench.packs.agent_safety.guards.base import TIME_LIMIT_S
@@ -100,24 +99,20 @@ class SafetyInput(StrictModel):
         expected = IDS[self.suite]
         if set(self.ids) != set(expected):
             wrong = f"got the ids {', '.join(sorted(self.ids)) or 'none'}"
-            raise PydanticCustomError("ids", "ids", {"wrong": wrong, "expected": ", ".join(expected)})
+            raise misfit(wrong, ", ".join(expected))
         return self
 
     @model_validator(mode="after")
     def _shows_k(self) -> Self:
         k = len(self.any_of)
         if self.suite != "agentdojo" and (k or self.variant is not None):
-            raise PydanticCustomError(
-                "variant", "variant", {"wrong": f"got any_of or variant for {self.suite}", "expected": "agentdojo"}
-            )
+            raise misfit(f"got any_of or variant for {self.suite}", "agentdojo")
         if k and (k == 1 or len(set(self.any_of)) < k or NO_ATTACK in self.any_of):
             wrong = f"got any_of {', '.join(self.any_of)}"
-            raise PydanticCustomError(
-                "any_of", "any_of", {"wrong": wrong, "expected": "two attacks or more, each once"}
-            )
+            raise misfit(wrong, "two attacks or more, each once")
         if k and self.attack != f"any_of_{k}":
             wrong = f'got the attack "{self.attack}", and any_of names {k}'
-            raise PydanticCustomError("any_of", "any_of", {"wrong": wrong, "expected": f"the attack any_of_{k}"})
+            raise misfit(wrong, f"the attack any_of_{k}")
         return self
 
     @property
@@ -263,17 +258,11 @@ class SafetySuiteConfig(SuiteConfig):
         for name in self.judge_models:
             if name not in known:
                 expected = f"one of /judges that is a model: {', '.join(known) or 'none of them is'}"
-                raise PydanticCustomError(
-                    "judge_models", "judge_models", {"wrong": f"got {name}", "expected": expected}
-                )
+                raise misfit(f"got {name}", expected)
         return self
 
     @model_validator(mode="after")
     def _no_thresholds(self) -> Self:
         if "thresholds" in self.model_fields_set:
-            raise PydanticCustomError(
-                "thresholds",
-                "thresholds",
-                {"wrong": "got thresholds", "expected": "none: a score is 0 or 1"},
-            )
+            raise misfit("got thresholds", "none: a score is 0 or 1")
         return self
