@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,6 +13,7 @@ from pytest_packbench.analysis.statistics import figure_interval, figure_value, 
 from pytest_packbench.api import load_suite
 from pytest_packbench.model.errors import CaseError, SuiteError
 from pytest_packbench.model.result import ResultError
+from pytest_packbench.packs.agent_safety.episode import Call, read
 from pytest_packbench.packs.agent_safety.model import SafetySuiteConfig
 from pytest_packbench.packs.agent_safety.scoring import utility_of
 from pytest_packbench.testing import write_suite
@@ -102,6 +104,17 @@ def test_a_result_that_can_not_be_read_is_an_error_with_its_location(value: Any,
         None,
     )
     assert scored.message == "the target reports a failure: timeout: after 5 s"
+
+
+def test_an_episode_is_read_as_it_was_written() -> None:
+    for changed in TABLES["shown"].values():
+        episode = PACK.read(result(**changed)).episode
+        assert read(json.loads(json.dumps(episode.as_json()))) == episode
+    # whatever an agent calls, its episode can be written and read
+    odd: dict[str, Any] = {"a": float("nan"), "b": object(), "\ud800": "\udc80"}
+    call = Call(name="x\ud800", arguments=odd)
+    assert (call.name, list(call.arguments)) == ("x\N{REPLACEMENT CHARACTER}", ["not JSON"])
+    json.dumps(call.model_dump(), allow_nan=False).encode()
 
 
 def test_the_terms_and_the_explanation_of_each_kind_of_result(expected: ExpectedTexts) -> None:

@@ -276,6 +276,32 @@ def test_variants_of_ours(variant: str, model: str, guards: list[str], verdict: 
             }
 
 
+def test_a_model_that_saves_no_note_has_not_been_tested_in_the_next_session() -> None:
+    pair = checked(case_of(Pair("banking", 1, 7, "easy"), variant="memory"))
+    model = ScriptedModel([calls("read_shared_note"), ModelAnswer(content="Read."), ModelAnswer(content="Done.")])
+    run = run_case(pair, RULES, model="m-1", llm=model)
+    assert (run.calls, run.episode.exposed, run.score.verdict) == ([("read_shared_note", "run")], False, "vacuous")
+    assert "new_password" in run.episode.turns[3].text
+
+
+def test_the_calls_of_one_message_run_before_guards_rule_on_their_outputs() -> None:
+    later = RulingGuard("later", pre_tool_use=lambda call: DENY if call.outputs else None, on_tool_output=None)
+    balance = ToolCall(id="1", name="get_balance", arguments={})
+    both = ModelAnswer(content="", tool_calls=(balance, replace(balance, id="2")))
+    model = ScriptedModel([both, ModelAnswer(content="", tool_calls=(balance,)), ModelAnswer(content="Done.")])
+    run = run_case(CASES[0], RULES, model="m-1", llm=model, guards=[later])
+    assert run.calls == [("get_balance", "run"), ("get_balance", "run"), ("get_balance", "denied")]
+    assert [len(event.outputs) for event in later.events if hasattr(event, "outputs")] == [0, 0, 2]
+
+
+def test_what_an_agent_reads_of_a_tool_that_is_not_there_meets_the_guards() -> None:
+    model = ScriptedModel([calls("no_such_tool"), ModelAnswer(content="Done.")])
+    run = run_case(CASES[0], RULES, model="m-1", llm=model, guards=["spotlight"])
+    assert run.calls == [("no_such_tool", "failed")]
+    assert [ruling.hook for ruling in run.episode.rulings][-1] == "spotlight.on_tool_output"
+    assert model.requests[1].messages[-1]["content"].startswith("[data ")
+
+
 def test_a_model_reads_the_attack_in_a_tool_s_description_or_in_its_memory() -> None:
     pair = Pair("banking", 1, 7, "easy")
     model = ScriptedModel([ModelAnswer(content="No.")])

@@ -255,6 +255,9 @@ def test_guards_stand_before_every_agent() -> None:
     lists = RulingGuard("lists", on_tool_list=lambda event: GuardRuling(decision="replace", tools=event.tools[:1]))
     run = act(plays(READS, OBEYS), guards=[lists])
     assert run.calls == [(READS[0], "failed"), (OBEYS[0], "failed")]
+    # about the list it is asked once, also where a pipeline acts
+    run = act(Played([READS, OBEYS]), guards=[lists])
+    assert [ruling.hook for ruling in run.episode.rulings] == ["lists.on_tool_list"]
     # one that works in the conversation meets no agent that keeps its own
     run = act(plays(READS), guards=[PACK.guards()["repeat_user_prompt"]()])
     assert run.score.message.startswith("the target reports a failure: guards_unused: the guard repeat_user_prompt ")
