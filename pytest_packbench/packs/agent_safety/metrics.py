@@ -432,11 +432,11 @@ def paired_figures(pairs: Iterable[tuple[Mapping[str, Any], Mapping[str, Any]]])
     return [
         counts.figure(
             rate._replace(
-                name=f"{rate.name}, no attack" if is_benign else rate.name,
                 definition=rate.definition.format(guards=_named(agent.guards), others=_named(others)),
                 shared=BENIGN.shared if is_benign else rate.shared,
             ),
             group=f"{agent.title} against {_named(others)}",
+            of=", no attack" if is_benign else "",
             unmeasured=f"no such case is known with {_named(others)}",
         )
         for (agent, others, is_benign), counts in sorted(groups.items(), key=lambda group: group[0])
@@ -562,8 +562,7 @@ class _Counts:
             note: its note.
             unmeasured: its note where no case could show it.
         """
-        known = rate.name.removesuffix(", no attack")
-        clusters = [(count, total) for count, total in self._sums.get(known, {}).values()]
+        clusters = [(count, total) for count, total in self._sums.get(rate.name, {}).values()]
         count, total = sum(count for count, _ in clusters), sum(total for _, total in clusters)
         interval = None
         # a case whose agent a guard kept from running has no model call

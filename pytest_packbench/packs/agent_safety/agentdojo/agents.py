@@ -82,11 +82,8 @@ class Sequential(BasePipelineElement):  # type: ignore[misc]  # the extra may be
     def __init__(self, elements: Sequence[BasePipelineElement]) -> None:
         self.elements = tuple(elements)
 
-    def query(
-        self, query: str, runtime: Any, env: Any, messages: Sequence[Any] = (), extra_args: dict[str, Any] | None = None
-    ) -> Step:
+    def query(self, *step: Any) -> Any:
         """Return the result of the last element; each state is logged by AgentDojo's own logger."""
-        step: Step = (query, runtime, env, messages, extra_args or {})
         for element in self.elements:
             step = element.query(*step)
             Logger().get().log(step[3])

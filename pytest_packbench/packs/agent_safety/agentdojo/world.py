@@ -104,14 +104,12 @@ class GuardedExecutor(ToolsExecutor):  # type: ignore[misc]  # see Sequential
         super().__init__()
         self._chain = chain
 
-    def query(
-        self, query: str, runtime: Any, env: Any, messages: Sequence[Any] = (), extra_args: dict[str, Any] | None = None
-    ) -> Step:
+    def query(self, *step: Any) -> Step:
         """Run the calls of the last message, then let the guards rule on the outputs."""
-        query, runtime, env, messages, extra_args = super().query(query, runtime, env, messages, extra_args or {})
+        query, runtime, env, messages, extra_args = super().query(*step)
         unread = trailing_outputs(messages)
         guarded = [*messages[: len(messages) - len(unread)], *map(self._guarded, unread)]
-        return query, runtime, env, guarded, extra_args or {}
+        return query, runtime, env, guarded, extra_args
 
     def _guarded(self, message: Any) -> Any:
         if isinstance(message["error"], Denial):
@@ -435,14 +433,12 @@ class _Ended(BasePipelineElement):  # type: ignore[misc]  # the extra may be abs
         self.environment = environment
         self.messages = messages
 
-    def query(
-        self, query: str, runtime: Any, env: Any, messages: Sequence[Any] = (), extra_args: dict[str, Any] | None = None
-    ) -> Step:
+    def query(self, query: str, runtime: Any, env: Any) -> Step:
         """Return the environment and the messages of the end."""
         self.start = env
         if self.environment is None:
             self.environment = env
-        return query, runtime, self.environment, [*messages, *self.messages], extra_args or {}
+        return query, runtime, self.environment, self.messages, {}
 
 
 class _PipelineRun(BasePipelineElement):  # type: ignore[misc]  # see _Ended
@@ -466,14 +462,7 @@ class _PipelineRun(BasePipelineElement):  # type: ignore[misc]  # see _Ended
         self._world = world
         self._pipeline = pipeline
 
-    def query(
-        self,
-        query: str,  # noqa: ARG002 - before the guards
-        runtime: Any,
-        env: Any,
-        messages: Sequence[Any] = (),
-        extra_args: dict[str, Any] | None = None,
-    ) -> Step:
+    def query(self, query: str, runtime: Any, env: Any) -> Step:  # noqa: ARG002 - the task before the guards
         """Run the pipeline; its answer is what the guards make of it."""
         world, task = self._world, str(self._world.task)
         # AgentDojo's runner asks again where the answer has no content
@@ -482,7 +471,7 @@ class _PipelineRun(BasePipelineElement):  # type: ignore[misc]  # see _Ended
             copies = world.scripted is None or is_scored_by_calls(world.injection_task)
             self.start, self.environment = env.model_copy(deep=True) if copies else None, env
         try:
-            step = self._pipeline.query(task, runtime, env, messages, extra_args or {})
+            step = self._pipeline.query(task, runtime, env, [], {})
             self.wrong_return = _wrong_return(self._pipeline, step, env)
             # what it did counts
             *before, last = [assistant_message("")] if self.wrong_return else step[3]
