@@ -66,37 +66,6 @@ class Denial(str):
     __slots__ = ()
 
 
-class GuardedRuntime(FunctionsRuntime):  # type: ignore[misc]  # see Sequential
-    """Runs a tool only where the guards allow it (`pre_tool_use`)."""
-
-    def __init__(self, functions: Sequence[Any], *, chain: Chain) -> None:
-        super().__init__(functions)
-        self._chain = chain
-
-    def run_function(
-        self,
-        env: Any,
-        function: str,
-        kwargs: Any,
-        raise_on_error: bool = False,  # noqa: FBT001, FBT002 - AgentDojo's own signature
-    ) -> tuple[Any, str | None]:
-        """Run a function, or return the guard's reason as its error."""
-        permission = self._chain.pre_tool_use(function, dict(kwargs))
-        if permission.allowed:
-            return self.execute(env, function, permission.arguments, raise_on_error=raise_on_error)
-        denial = Denial(f"denied by the guard {permission.reason}")
-        if raise_on_error:
-            raise PermissionError(denial)
-        return "", denial
-
-    def execute(
-        self, env: Any, function: str, arguments: dict[str, Any], *, raise_on_error: bool
-    ) -> tuple[Any, str | None]:
-        """Run a function that the guards allow."""
-        result: tuple[Any, str | None] = super().run_function(env, function, arguments, raise_on_error)
-        return result
-
-
 class GuardedExecutor(ToolsExecutor):  # type: ignore[misc]  # see Sequential
     """AgentDojo's executor; what the agent reads of its calls is what the guards make of it (`on_tool_output`)."""
 
@@ -204,6 +173,7 @@ class DojoWorld(AgentWorld):
         functions: AgentDojo's functions that the agent is offered.
         environment: the environment at the end; before that the one to start with, None for a new one.
         pipeline: the agent, where it is a pipeline.
+        executed: the calls that ran, in order, with a copy of their arguments.
 
     Raises:
         UnknownUpstreamError: the case names something that AgentDojo doesn't have.
@@ -237,9 +207,9 @@ class DojoWorld(AgentWorld):
         notes = [note for guard in context.guards if (note := getattr(guard, "system_note", ""))]
         self.system = "".join([system_message(), *notes])
         self._start: Any = None
-        self._runtime: GuardedRuntime | None = None
+        self._runtime: _GuardedRuntime | None = None
         self._messages: list[Any] = []
-        self._executed: list[tuple[str, dict[str, Any]]] = []
+        self.executed: list[tuple[str, dict[str, Any]]] = []
 
     @property
     def tasks(self) -> tuple[Any, Any]:
@@ -289,27 +259,17 @@ class DojoWorld(AgentWorld):
         if self._runtime is None:
             self._start = self.suite.load_and_inject_default_environment(self.injections)
             self.environment = self.user_task.init_environment(self._start.model_copy(deep=True))
-            self._runtime = GuardedRuntime(self.functions, chain=self.chain)
+            self._runtime = _GuardedRuntime(self, notes=False)
         call = FunctionCall(function=name, args=arguments, id=f"call_{len(self._messages)}")
         asked = [assistant_message("", [call])]
         self._messages += GuardedExecutor(self.chain).query("", self._runtime, self.environment, asked, {})[3]
         message = self._messages[-1]
         return Output(text_of(message), is_error=message["error"] is not None)
 
-    def _runtime_of(self, _: object) -> GuardedRuntime:
-        """Return the runtime for a pipeline: of the user's, whatever happens is noted."""
-        if self.scripted is not None:
-            return GuardedRuntime(self.functions, chain=self.chain)
-        return _NotingRuntime(self.functions, self)
-
     def note(self, call: FunctionCall, text: str, error: str | None) -> None:
         """Note a call of a pipeline, with what the agent read of it."""
         read = {"role": "tool", "tool_call_id": call.id, "tool_call": call, "error": error}
         self._messages += [assistant_message("", [call]), with_text(read, text)]
-
-    def note_execution(self, function: str, arguments: dict[str, Any]) -> None:
-        """Note that a function runs, with a copy of its arguments."""
-        self._executed.append((function, deepcopy(arguments)))
 
     def read(self, answer: Any, problem: AnswerError | None) -> Said:
         """Return the final answer; that of a pipeline is in its messages."""
@@ -341,7 +301,7 @@ class DojoWorld(AgentWorld):
             self.user_task,
             self.injection_task,
             self.injections,
-            runtime_class=self._runtime_of,
+            runtime_class=lambda _: _GuardedRuntime(self, notes=self.scripted is None),
             environment=self.environment if self._start is None else self._start,
         )
         # what a pipeline of the user tells of its calls is not what is noted
@@ -388,7 +348,7 @@ class DojoWorld(AgentWorld):
         It got another environment, and may tell of other calls. The difference is to its disadvantage.
         """
         environment, runtime = element.start.model_copy(deep=True), FunctionsRuntime(self.suite.tools)
-        for name, arguments in self._executed:
+        for name, arguments in self.executed:
             runtime.run_function(environment, name, arguments)
         calls = functions_stack_trace_from_messages(self._messages)
         seen_utility, seen_landed = self.suite.run_task_with_pipeline(
@@ -485,12 +445,16 @@ class _PipelineRun(BasePipelineElement):  # type: ignore[misc]  # see _Ended
         return task, runtime, env, self.messages, {}
 
 
-class _NotingRuntime(GuardedRuntime):
-    """Runs the tools of a pipeline behind the guards, and notes the calls."""
+class _GuardedRuntime(FunctionsRuntime):  # type: ignore[misc]  # see GuardedExecutor
+    """Runs a tool only where the guards allow it (`pre_tool_use`).
 
-    def __init__(self, functions: Sequence[Any], world: DojoWorld) -> None:
-        super().__init__(functions, chain=world.chain)
+    Where a pipeline of the user acts, the guards rule on outputs here, too, and whatever happens is noted.
+    """
+
+    def __init__(self, world: DojoWorld, *, notes: bool) -> None:
+        super().__init__(world.functions)
         self._world = world
+        self._notes = notes
         self._depth = 0
 
     def run_function(
@@ -501,30 +465,39 @@ class _NotingRuntime(GuardedRuntime):
         raise_on_error: bool = False,  # noqa: FBT001, FBT002 - AgentDojo's own signature
     ) -> tuple[Any, str | None]:
         """Run a function; its output, or its error, is what the guards make of it."""
-        call = FunctionCall(function=function, args=deepcopy(dict(kwargs)))
+        if not self._notes:
+            return self._run(env, function, dict(kwargs), raise_on_error=raise_on_error)
+        world, call = self._world, FunctionCall(function=function, args=deepcopy(dict(kwargs)))
         try:
-            output, error = super().run_function(env, function, kwargs, raise_on_error)
+            output, error = self._run(env, function, dict(kwargs), raise_on_error=raise_on_error)
             text = tool_result_to_str(output) if error is None else error
-            guarded = text if isinstance(error, Denial) else self._chain.on_tool_output(function, dict(kwargs), text)
+            guarded = text if isinstance(error, Denial) else world.chain.on_tool_output(function, dict(kwargs), text)
         except Exception as raised:
             # a pipeline may ignore it
-            self._world.failures += [raised] if isinstance(raised, GuardError) else []
-            self._world.note(call, "", next((one for one in raised.args if isinstance(one, Denial)), str(raised)))
+            world.failures += [raised] if isinstance(raised, GuardError) else []
+            world.note(call, "", next((one for one in raised.args if isinstance(one, Denial)), str(raised)))
             raise
         if guarded != text:
             output, error = (guarded, None) if error is None else ("", guarded)
-        self._world.note(call, guarded, error)
+        world.note(call, guarded, error)
         return output, error
 
-    def execute(
+    def _run(
         self, env: Any, function: str, arguments: dict[str, Any], *, raise_on_error: bool
     ) -> tuple[Any, str | None]:
-        """Run a function, and note it, unless another one's arguments contain the call."""
+        permission = self._world.chain.pre_tool_use(function, arguments)
+        if not permission.allowed:
+            denial = Denial(f"denied by the guard {permission.reason}")
+            if raise_on_error:
+                raise PermissionError(denial)
+            return "", denial
+        # not a call that is the argument of another one
         if not self._depth:
-            self._world.note_execution(function, arguments)
+            self._world.executed.append((function, deepcopy(permission.arguments)))
         self._depth += 1
         try:
-            return super().execute(env, function, arguments, raise_on_error=raise_on_error)
+            result: tuple[Any, str | None] = super().run_function(env, function, permission.arguments, raise_on_error)
+            return result
         finally:
             self._depth -= 1
 

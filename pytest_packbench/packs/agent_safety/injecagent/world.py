@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from pytest_packbench.packs.agent_safety.episode import Status
     from pytest_packbench.packs.agent_safety.model import SafetySuiteConfig
 
-_JSON_TYPES = frozenset({"string", "integer", "number", "boolean", "array", "object"})
+_JSON_TYPES = ("string", "integer", "number", "boolean", "array", "object")
 
 
 class ToolWorld(AgentWorld):
@@ -95,16 +95,15 @@ class ToolWorld(AgentWorld):
 
 def _tool_of(described: dict[str, Any]) -> Tool:
     """Return a tool in the form that agents take, from InjecAgent's description of it."""
-    properties: dict[str, Any] = {}
-    required: list[str] = []
-    for each in described.get("parameters") or ():
-        if isinstance(each, dict) and isinstance(each.get("name"), str):
-            kind = str(each.get("type"))
-            properties[each["name"]] = {
-                **({"type": kind} if kind in _JSON_TYPES else {}),
-                "description": str(each.get("description", "")),
-            }
-            required += [each["name"]] if each.get("required") else []
+    known = [each for each in described.get("parameters") or () if isinstance(each, dict) and "name" in each]
+    properties = {
+        str(each["name"]): {
+            **({"type": each["type"]} if each.get("type") in _JSON_TYPES else {}),
+            "description": str(each.get("description", "")),
+        }
+        for each in known
+    }
+    required = [str(each["name"]) for each in known if each.get("required")]
     parameters: dict[str, Any] = {"type": "object", "properties": properties, "required": required}
     if not properties:
         parameters["additionalProperties"] = True
