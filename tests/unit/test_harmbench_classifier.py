@@ -12,8 +12,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 import yaml
+from pydantic import ValidationError
 
 from pytest_packbench.backends import BackendOptions, open_backend
+from pytest_packbench.model.errors import first_problem
 from pytest_packbench.model.request import AnswerProblem, ModelAnswer
 from pytest_packbench.packs.agent_safety.harmbench.behaviors import COLUMNS, FileError, find_behavior
 from pytest_packbench.packs.agent_safety.harmbench.classifier import classifier, prompts_of, repository_of
@@ -181,8 +183,9 @@ def test_the_suite_names_the_model_and_the_server_of_a_judge() -> None:
             SafetySuiteConfig.model_validate(yaml.safe_load(text % value))
     mistakes: tuple[dict[str, Any], ...] = ({"judge_models": {"llama_guard": {}}}, {"judges": ["a", "b", "c"]})
     for wrong in mistakes:
-        with pytest.raises(ValueError, match="judge"):
+        with pytest.raises(ValidationError) as caught:
             SafetySuiteConfig.model_validate({"pack": "agent_safety", **wrong})
+        assert "/judges" in str(first_problem(caught.value))
 
 
 def write_hashes(repository: Path, text: str) -> Path:

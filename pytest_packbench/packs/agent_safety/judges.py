@@ -21,7 +21,6 @@ from pytest_packbench.packs.agent_safety.model import MODEL_JUDGES
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping, Sequence
-    from pathlib import Path
 
     from pytest_packbench.model.request import LLM
     from pytest_packbench.packs.agent_safety.model import SafetySuiteConfig
@@ -239,26 +238,6 @@ def judge_roles(rules: SafetySuiteConfig) -> dict[str, RoleModel]:
             own = rules.judge_models.get(name)
             roles[role] = MODELS[name] if own is None else MODELS[name]._replace(**own.model_dump(exclude_none=True))
     return roles
-
-
-def model_judges(rules: SafetySuiteConfig, llm: LLM, repository: Path | None) -> dict[str, Judge]:
-    """Return the judges of a suite that are models, by name.
-
-    Args:
-        rules: the suite's rules.
-        llm: sends a request of a judge's role to its model.
-        repository: the user's copy of HarmBench's repository, with the prompts of its classifier; None without one.
-    """
-    judges = {}
-    for role, (_, model, _) in judge_roles(rules).items():
-        name = rules.judges[ROLES.index(role)]
-        if name == LLAMA_GUARD:
-            judges[name] = llama_guard(llm, model, role)
-            continue
-        from pytest_packbench.packs.agent_safety.harmbench.classifier import classifier, prompts_of
-
-        judges[name] = classifier(llm, lambda: prompts_of(repository), name=name, model=model, role=role)
-    return judges
 
 
 def choose_judge(names: Sequence[str], available: Mapping[str, Any]) -> Judge:

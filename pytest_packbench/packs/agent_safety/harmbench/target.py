@@ -11,12 +11,15 @@ from pytest_packbench.packs.agent_safety.guards.base import Chain, attack_patter
 from pytest_packbench.packs.agent_safety.harmbench import behaviors
 from pytest_packbench.packs.agent_safety.judges import (
     CLASSIFIER,
+    LLAMA_GUARD,
     REFUSAL_DETECTOR,
+    ROLES,
     JudgeQuestion,
     JudgeRuling,
     choose_judge,
     declines,
-    model_judges,
+    judge_roles,
+    llama_guard,
 )
 from pytest_packbench.packs.agent_safety.model import is_scripted
 from pytest_packbench.packs.agent_safety.serving import Output
@@ -26,6 +29,7 @@ if TYPE_CHECKING:
     from pytest_packbench.model.request import VerifyContext, VerifyRequest
     from pytest_packbench.packs.agent_safety.episode import Episode
     from pytest_packbench.packs.agent_safety.harmbench.behaviors import Behavior
+    from pytest_packbench.packs.agent_safety.judges import Judge
     from pytest_packbench.packs.agent_safety.model import SafetySuiteConfig
 
 FILE = "harmbench"
@@ -84,10 +88,7 @@ class RequestWorld(AgentWorld):
         self._version = case["version"]
         self._behavior = behaviors.find_behavior([*own, HARMLESS], case["ids"]["behavior"], case["text_sha256"] or "")
         self._repository = _repository(context, rules)
-        # the engine sends a request of a judge's role to the judge's model
-        built_in = model_judges(rules, context.llm, self._repository)
-        names = rules.judges or (REFUSAL_DETECTOR,)
-        self._judge, *self._others = (choose_judge([name], {**built_in, **context.judges}) for name in names)
+        self._judge, *self._others = _judges(context, rules, self._repository)
         self._unassessed = _unassessed(self._behavior, rules, self._repository)
         text = self._behavior.request
         super().__init__(request, Chain.of_case(context, rules, attack_patterns(text), text), agent, scripted=scripted)
@@ -172,6 +173,31 @@ def _unassessed(behavior: Behavior, rules: SafetySuiteConfig, repository: Path |
     from pytest_packbench.packs.agent_safety.harmbench.classifier import unassessed
 
     return unassessed(behavior, repository)
+
+
+def _judges(context: VerifyContext, rules: SafetySuiteConfig, repository: Path | None) -> list[Judge]:
+    """Return the judges of a suite; those that are models are asked in their role.
+
+    Args:
+        context: has the model client, and the user's own judges.
+        rules: the suite's rules.
+        repository: the user's copy of HarmBench's repository, with the prompts of its classifier; None without one.
+
+    Raises:
+        JudgeError: there is no such judge.
+    """
+    known: dict[str, Any] = {}
+    # the engine sends a request of a judge's role to the judge's model
+    for role, (_, model, _) in judge_roles(rules).items():
+        name = rules.judges[ROLES.index(role)]
+        if name == LLAMA_GUARD:
+            known[name] = llama_guard(context.llm, model, role)
+            continue
+        from pytest_packbench.packs.agent_safety.harmbench.classifier import classifier, prompts_of
+
+        known[name] = classifier(context.llm, lambda: prompts_of(repository), name=name, model=model, role=role)
+    known |= context.judges
+    return [choose_judge([name], known) for name in rules.judges or (REFUSAL_DETECTOR,)]
 
 
 def _repository(context: VerifyContext, rules: SafetySuiteConfig) -> Path | None:
