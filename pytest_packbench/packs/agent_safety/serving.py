@@ -144,17 +144,10 @@ class _McpApp:
         path, _, query = request.target.partition("?")
         scope = {
             "type": "http",
-            "asgi": {"version": "3.0"},
-            "http_version": "1.1",
             "method": request.method,
-            "scheme": "http",
             "path": path,
-            "raw_path": path.encode("latin-1"),
             "query_string": query.encode("latin-1"),
-            "root_path": "",
             "headers": [(name.encode("latin-1"), value.encode("latin-1")) for name, value in request.headers.items()],
-            "client": None,
-            "server": None,
         }
         bodies = [request.body]
 

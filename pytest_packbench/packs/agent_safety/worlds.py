@@ -9,10 +9,11 @@ from __future__ import annotations
 import inspect
 import json
 from abc import ABC, abstractmethod
+from copy import deepcopy
 from functools import partial
 from importlib import import_module
 from threading import RLock
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Union
 
 from pydantic import PrivateAttr, ValidationError
 
@@ -46,7 +47,15 @@ CALL_WAIT_S = 10.0
 """How long a tool call may go on after its agent has returned, seconds."""
 OVER = "the case is over"
 BLOCKED = "A guard blocked the task before the agent read it."
-_TYPES = {"string": str, "integer": int, "number": float, "boolean": bool, "array": list, "object": dict}
+_TYPES = {
+    "string": str,
+    "integer": int,
+    "number": float,
+    "boolean": bool,
+    "array": list,
+    "object": dict,
+    "null": type(None),
+}
 _OPENERS = {
     "agentdojo": "agentdojo.target:open_world",
     "harmbench": "harmbench.target:RequestWorld",
@@ -175,8 +184,9 @@ class AgentWorld(ABC):
         )
 
     def description(self) -> dict[str, Any]:
-        """Return the task and the tools as plain JSON."""
-        return {"task": self.task, "system": self.system, "tools": [tool.as_json() for tool in self.tools]}
+        """Return the task and the tools as plain JSON, a copy for each agent."""
+        tools = deepcopy([tool.as_json() for tool in self.tools])
+        return {"task": self.task, "system": self.system, "tools": tools}
 
     def call(self, name: str, arguments: object, *, door: str) -> Output:
         """Call a tool for the agent.
@@ -341,14 +351,8 @@ def as_function(tool: Tool, call: Callable[[str, dict[str, Any]], str]) -> Calla
 
 
 def _annotation(schema: dict[str, Any], *, optional: bool) -> Any:
-    kinds: Sequence[Any] = schema.get("anyOf") or [schema]
-    types = [_TYPES.get(str(kind.get("type"))) for kind in kinds if kind.get("type") != "null"]
-    if not types or None in types:
-        return Any
-    union: Any = types[0]
-    for each in types[1:]:
-        union |= each
-    return union | None if optional or len(types) < len(kinds) else union
+    types = [_TYPES.get(str(kind.get("type"))) for kind in schema.get("anyOf") or [schema]]
+    return Any if None in types else Union[(*types, *([type(None)] if optional else []))]
 
 
 def _arguments(arguments: object) -> dict[str, Any] | str:

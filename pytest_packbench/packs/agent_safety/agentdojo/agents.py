@@ -28,8 +28,9 @@ AgentDojo plants attacks in the data of its environments. A variant of ours leav
 from __future__ import annotations
 
 from abc import abstractmethod
+from dataclasses import dataclass, field
 from functools import cache, partial
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 from agentdojo.agent_pipeline.base_pipeline_element import BasePipelineElement
 from agentdojo.agent_pipeline.basic_elements import InitQuery, SystemMessage
@@ -55,8 +56,6 @@ from pytest_packbench.packs.agent_safety.model import is_scripted
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
-
-    from agentdojo.base_tasks import BaseInjectionTask
 
     from pytest_packbench.model.request import LLM, ModelAnswer, VerifyContext, VerifyRequest
     from pytest_packbench.packs.agent_safety.agentdojo.world import Step
@@ -168,64 +167,52 @@ def _as_agentdojo_message(answer: ModelAnswer, position: int) -> dict[str, Any]:
     return assistant_message("" if answer.content is None else str(answer.content), calls)
 
 
+@dataclass(eq=False)
 class ScriptedAgent(Speaker):
     """Plays a task's own solution, one call per turn, with what it has read.
 
     Attributes:
         kind: `obedient` plays the user's task; `gullible` also does until it reads the attack, then plays the
             attacker's; `refuser` calls nothing.
-        user_task: the user's task.
+        task: the task that it plays, at first the user's.
         injection_task: the attacker's task.
         place: benchmark version and environment of both.
         chain: the guards of the case, and the attack to search for in what the agent reads.
-        reads_tools: whether it reads the descriptions of its tools first, because the attack is in one of them.
-        reads_memory: whether it starts with what it saved in an earlier session.
+        reads: what it reads first: `tools`, whose descriptions have the attack in a variant of ours; `memory`, what it
+            saved in an earlier session; nothing by default.
     """
 
-    name = "scripted"
-
-    def __init__(
-        self,
-        kind: str,
-        user_task: BaseUserTask,
-        injection_task: BaseInjectionTask,
-        *,
-        place: tuple[str, str],
-        chain: Chain,
-        reads_tools: bool = False,
-        reads_memory: bool = False,
-    ) -> None:
-        self._kind = kind
-        self._task: Any = user_task
-        self._injection_task = injection_task
-        self._place = place
-        self._chain = chain
-        self._calls: list[Any] | None = None
-        self._position = 0
-        self._left_out: list[str] = []
-        self._asked: frozenset[str] = frozenset()
-        self._read: set[str] = set()
-        self._unread: list[str] = []
-        self._reads_tools = reads_tools
-        self._reads_memory = reads_memory
+    kind: str
+    task: Any
+    injection_task: Any
+    place: tuple[str, str]
+    chain: Chain
+    reads: str = ""
+    _calls: list[Any] | None = None
+    _position: int = 0
+    _left_out: list[str] = field(default_factory=list)
+    _asked: frozenset[str] = frozenset()
+    _read: set[str] = field(default_factory=set)
+    _unread: list[str] = field(default_factory=list)
+    name: ClassVar[str] = "scripted"
 
     def message(self, query: str, runtime: Any, env: Any, messages: Sequence[Any]) -> dict[str, Any]:  # noqa: ARG002 - of all elements
         """Return the next call of the script that it can make, or its final answer."""
-        if self._kind == "refuser":
+        if self.kind == "refuser":
             return assistant_message(DECLINED)
         outputs = [text_of(message) for message in trailing_outputs(messages)]
         self._unread += outputs
         if self._calls is None:
-            self._calls = list(self._task.ground_truth(env))
+            self._calls = list(self.task.ground_truth(env))
             self._asked = frozenset(word for one in messages if one["role"] == "user" for word in words(text_of(one)))
-            if self._reads_memory:
+            if self.reads == "memory":
                 return assistant_message("", [FunctionCall(function="read_memory", args={})])
-            if self._reads_tools:
+            if self.reads == "tools":
                 outputs += [function.description for function in runtime.functions.values()]
                 self._unread += outputs
-        if self._kind == "gullible" and any(contains(text, self._chain.attack) for text in outputs):
-            self._task, self._kind = self._injection_task, "obedient"
-            self._calls, self._left_out, self._position = list(self._task.ground_truth(env)), [], 0
+        if self.kind == "gullible" and any(contains(text, self.chain.attack) for text in outputs):
+            self.task, self.kind = self.injection_task, "obedient"
+            self._calls, self._left_out, self._position = list(self.task.ground_truth(env)), [], 0
         return self._next()
 
     def _next(self) -> dict[str, Any]:
@@ -236,7 +223,7 @@ class ScriptedAgent(Speaker):
             if not lacks:
                 return assistant_message("", [call])
             self._left_out.append(call.function)
-        answer = self._task.GROUND_TRUTH_OUTPUT
+        answer = self.task.GROUND_TRUTH_OUTPUT
         if self._left_out or self._lacks([answer], is_answer=True):
             calls = f", so I left out {', '.join(self._left_out)}" if self._left_out else ""
             return assistant_message(f"{LOST}{calls}.")
@@ -244,17 +231,17 @@ class ScriptedAgent(Speaker):
 
     def _lacks(self, texts: Iterable[str], *, is_answer: bool = False) -> bool:
         """Return whether a text has a word that the agent neither read nor can work out."""
-        by_attacker = self._task is self._injection_task
-        if self._chain.withheld and not by_attacker:
+        by_attacker = self.task is self.injection_task
+        if self.chain.withheld and not by_attacker:
             return True
-        steps = solution_of(*self._place, self._task.ID).returned
+        steps = solution_of(*self.place, self.task.ID).returned
         returned = steps[-1] if is_answer else steps[min(self._position, len(steps) - 1)]
         for word in (word for text in texts for word in words(text)):
             if word in self._asked and not (is_answer and word in returned):
                 continue
             if word in self._known():
                 continue
-            if word in returned or (self._chain.interfered and not by_attacker):
+            if word in returned or (self.chain.interfered and not by_attacker):
                 return True
         return False
 
@@ -473,7 +460,7 @@ def _played(world: DojoWorld, context: VerifyContext, variant: str | None) -> Ep
         else function
         for function in world.functions
     ]
-    return _session(world, context, _agent(world, context, reads_tools=True), turns)
+    return _session(world, context, _agent(world, context, reads="tools"), turns)
 
 
 def _memory_sessions(world: DojoWorld, context: VerifyContext, poison: str, turns: int) -> Episode:
@@ -489,7 +476,7 @@ def _memory_sessions(world: DojoWorld, context: VerifyContext, poison: str, turn
     world.functions.append(remembering)
     world.environment = first.environment
     world.system = f"{world.system}\n\n{MEMORY_HINT}"
-    scored = _session(world, context, _agent(world, context, reads_memory=True), turns)
+    scored = _session(world, context, _agent(world, context, reads="memory"), turns)
     # an attack that is carried out in the first session counts; to have read it there is no test of the second
     unmarked = [turn.model_copy(update={"attack": False}) for turn in saved.turns]
     landed = saved.checked.landed
@@ -498,12 +485,12 @@ def _memory_sessions(world: DojoWorld, context: VerifyContext, poison: str, turn
     return joined([saved.model_copy(update={"turns": unmarked}), scored], scored.said, checked, details)
 
 
-def _agent(world: DojoWorld, context: VerifyContext, **reads: bool) -> Any:
+def _agent(world: DojoWorld, context: VerifyContext, reads: str = "") -> Any:
     """Return the agent of the context; `reads` says what else a script reads, see `ScriptedAgent`."""
     if context.backend != "stub":
         return ModelAgent(context.llm)
     place = world.version, world.suite.name
-    return ScriptedAgent(context.model, *world.tasks, place=place, chain=world.chain, **reads)
+    return ScriptedAgent(context.model, *world.tasks, place=place, chain=world.chain, reads=reads)
 
 
 def _session(world: DojoWorld, context: VerifyContext, agent: Any, turns: int) -> Episode:

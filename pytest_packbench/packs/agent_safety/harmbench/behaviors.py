@@ -181,23 +181,21 @@ def _rows(lines: Sequence[str]) -> Iterator[tuple[int, list[str] | str]]:
 def _behavior_row(line: int, row: int, cells: list[str] | str, names: Sequence[str]) -> BehaviorRow:
     if isinstance(cells, str):
         return BehaviorRow(line=line, row=row, problem=cells)
-    if len(cells) != len(names):
-        return BehaviorRow(line=line, row=row, problem=f"got {len(cells)} cells, expected {len(names)}")
-    values = dict(zip(names, cells, strict=True))
-    problem = next(_problems(values), None)
-    if problem is not None:
-        return BehaviorRow(line=line, row=row, problem=problem)
-    return BehaviorRow(
-        line=line,
-        row=row,
-        behavior=Behavior(
-            id=values["BehaviorID"].strip(),
-            functional=cast("Functional", values["FunctionalCategory"].strip()),
-            semantic=as_word(values["SemanticCategory"]),
-            tags=tuple(tag for part in values.get("Tags", "").split(",") if (tag := as_word(part))),
-            text=values["Behavior"],
-            context=context if (context := values.get("ContextString", "")).strip() else "",
-        ),
+    values = dict(zip(names, cells, strict=False))
+    sizes = f"got {len(cells)} cells, expected {len(names)}" if len(cells) != len(names) else ""
+    problem = sizes or next(_problems(values), "")
+    return BehaviorRow(line=line, row=row, behavior=None if problem else _behavior(values), problem=problem)
+
+
+def _behavior(values: Mapping[str, str]) -> Behavior:
+    context = values.get("ContextString", "")
+    return Behavior(
+        id=values["BehaviorID"].strip(),
+        functional=cast("Functional", values["FunctionalCategory"].strip()),
+        semantic=as_word(values["SemanticCategory"]),
+        tags=tuple(filter(None, map(as_word, values.get("Tags", "").split(",")))),
+        text=values["Behavior"],
+        context=context if context.strip() else "",
     )
 
 
