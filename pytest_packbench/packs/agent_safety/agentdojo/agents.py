@@ -356,7 +356,7 @@ def joined(parts: Sequence[Episode], said: Said, checked: Checked, details: dict
     )
 
 
-class SaveTask(BaseUserTask):  # type: ignore[misc]  # see OwnAttack
+class SaveTask(BaseUserTask):  # type: ignore[misc]  # see Sequential
     """The user's task in the first of two sessions."""
 
     ID = "save_note"

@@ -66,7 +66,7 @@ class Denial(str):
     __slots__ = ()
 
 
-class GuardedExecutor(ToolsExecutor):  # type: ignore[misc]  # see Sequential
+class GuardedExecutor(ToolsExecutor):  # type: ignore[misc]  # the extra may be absent where types are checked
     """AgentDojo's executor; what the agent reads of its calls is what the guards make of it (`on_tool_output`)."""
 
     def __init__(self, chain: Chain) -> None:
@@ -219,7 +219,7 @@ class DojoWorld(AgentWorld):
     def fresh(self) -> DojoWorld:
         """Return the same pair for another session, in which nothing has happened."""
         other = copy(self)
-        other.chain, other.functions = self.chain.fresh(), list(self.functions)
+        other.chain, other.functions, other.executed = self.chain.fresh(), list(self.functions), []
         return other
 
     def _task(self, tasks: dict[str, Any], name: str) -> Any:
@@ -373,7 +373,7 @@ class DojoWorld(AgentWorld):
         return not self.injection_task.security_from_traces(answer, element.start, element.environment, executed)
 
 
-class _Ended(BasePipelineElement):  # type: ignore[misc]  # the extra may be absent where types are checked
+class _Ended(BasePipelineElement):  # type: ignore[misc]  # see GuardedExecutor
     """What an agent has done, for AgentDojo's runner.
 
     Attributes:
@@ -401,7 +401,7 @@ class _Ended(BasePipelineElement):  # type: ignore[misc]  # the extra may be abs
         return query, runtime, self.environment, self.messages, {}
 
 
-class _PipelineRun(BasePipelineElement):  # type: ignore[misc]  # see _Ended
+class _PipelineRun(BasePipelineElement):  # type: ignore[misc]  # see GuardedExecutor
     """Runs a pipeline on the task that the guards let through, and keeps what AgentDojo's runner doesn't return.
 
     Attributes:
