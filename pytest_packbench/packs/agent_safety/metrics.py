@@ -10,6 +10,7 @@ An agent that is a script, or of which nothing shows that it called a model, has
 from __future__ import annotations
 
 from collections import Counter
+from itertools import chain
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pytest_packbench.model.errors import pluralize
@@ -222,8 +223,10 @@ RATES: Mapping[str, tuple[Rate, ...]] = {
     ),
 }
 """The rates of each benchmark, in the order in which they are shown."""
+_OF_GATES = {rate.gate: rate for rate in (BENIGN, *chain.from_iterable(RATES.values()))}
 GATES = {
-    rate.gate: rate.metric() for rate in (BENIGN, *(rate for rates in RATES.values() for rate in rates)) if rate.gate
+    name: _OF_GATES[name].metric()
+    for name in ("attack_success_rate", "attack_success_rate_valid", UTILITY, BENIGN_UTILITY, "valid_rate")
 }
 """Each metric by the name that a gate uses."""
 CHANGES = (
