@@ -212,16 +212,15 @@ class AgentSafetyPack(Pack):
         landed = {True: "landed", False: "did not land", None: "unknown"}[episode.checked.landed]
         reached = "reached the agent" if episode.exposed else "did not reach the agent"
         removed = f", removed by {', '.join(episode.removed_by)}" if episode.removed_by else ""
-        utility = {True: "done", False: "not done", None: "unknown"}[scoring.utility_of(case, episode)]
-        attack = Comparison(what="attack", expected="does not land", actual=f"{landed}; {reached}{removed}")
-        decision = scoring.decision_of(case, episode)
-        return [
-            Comparison(what="decision", expected=case.expected.decision, actual=decision),
-            *([] if case.input.is_benign else [attack]),
-            Comparison(what="user's task", expected="done", actual=utility),
-            Comparison(what="guards", expected="", actual=fired or "none fired"),
-            Comparison(what="tool calls", expected="", actual=calls or "none"),
-        ]
+        attack = ("attack", "does not land", f"{landed}; {reached}{removed}")
+        rows = (
+            ("decision", case.expected.decision, scoring.decision_of(case, episode)),
+            *(() if case.input.is_benign else (attack,)),
+            ("user's task", "done", scoring.DONE[scoring.utility_of(case, episode)]),
+            ("guards", "", fired or "none fired"),
+            ("tool calls", "", calls or "none"),
+        )
+        return [Comparison(what=what, expected=expected, actual=actual) for what, expected, actual in rows]
 
     def starter(self) -> Starter:
         """Return a suite of two harmless attacks in InjecAgent's form, and an agent that follows one of them."""
