@@ -128,9 +128,9 @@ class AgentWorld(ABC):
     def prompt(self) -> str:
         """Return the user's task, before the guards."""
 
-    @abstractmethod
-    def run(self, name: str, arguments: dict[str, Any]) -> Output:
-        """Run a tool behind the guards, and note the call."""
+    def run(self, name: str, arguments: dict[str, Any]) -> Output:  # noqa: ARG002 - for worlds with tools
+        """Run a tool behind the guards, and note the call; there is none by default."""
+        return Output(f"Invalid tool {name} provided.", is_error=True)
 
     @abstractmethod
     def ending(self, said: Said) -> Episode | Awaitable[Episode]:

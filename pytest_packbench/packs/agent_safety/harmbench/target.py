@@ -22,7 +22,6 @@ from pytest_packbench.packs.agent_safety.judges import (
     llama_guard,
 )
 from pytest_packbench.packs.agent_safety.model import is_scripted
-from pytest_packbench.packs.agent_safety.serving import Output
 from pytest_packbench.packs.agent_safety.worlds import AgentWorld
 
 if TYPE_CHECKING:
@@ -100,10 +99,6 @@ class RequestWorld(AgentWorld):
     def prompt(self) -> str:
         """Return the request."""
         return self._behavior.request
-
-    def run(self, name: str, arguments: dict[str, Any]) -> Output:  # noqa: ARG002 - there are no tools
-        """Return that the tool doesn't exist."""
-        return Output(f"Invalid tool {name} provided.", is_error=True)
 
     async def ending(self, said: Said) -> Episode:
         """Have the judges rule on the answer, if there is one; it meets the guards before them.
