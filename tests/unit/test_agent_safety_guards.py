@@ -69,7 +69,9 @@ def test_each_guard_gets_what_the_former_left() -> None:
     first = RulingGuard("first", on_tool_output=outputs, pre_tool_use=arguments)
     silent = RulingGuard("silent", on_tool_output=None)
     second = RulingGuard("second", on_tool_output=ALLOW, pre_tool_use=ALLOW)
-    chain = Chain(guards=(first, silent, object(), second))
+    # one without the method, and one that switches it off
+    without = type("Without", (), {"on_tool_output": None, "pre_tool_use": None})()
+    chain = Chain(guards=(first, silent, without, second))
     chain.on_prompt_submit("pay x")
     assert chain.on_tool_output("read", {"a": 1}, "text") == "one"
     assert (first.events[0].text, second.events[0].text) == ("text", "one")
@@ -82,7 +84,7 @@ def test_each_guard_gets_what_the_former_left() -> None:
         Ruling(hook="first.pre_tool_use", decision="replace"),
         Ruling(hook="second.pre_tool_use", decision="allow"),
     ]
-    assert chain.names == ("first", "silent", "object", "second")
+    assert chain.names == ("first", "silent", "Without", "second")
 
 
 RULINGS = [

@@ -382,7 +382,7 @@ class Chain:
         if phase.event is not Prompt:
             about["prompt"] = self._prompt
         for guard in self.guards:
-            if not hasattr(guard, event):
+            if getattr(guard, event, None) is None:
                 continue
             hook, before = f"{name_of(guard)}.{event}", left.value
             # copies: what a guard changes without a ruling has no effect
