@@ -23,6 +23,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
+from pytest_packbench.packs.agent_safety.episode import Episode
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
@@ -125,7 +127,7 @@ def run(home: Path, control: Control) -> ControlRun:
     output = f"--packbench-output={home / 'reports'}"
     spent = _command(home, PYTEST, "-q", "--no-header", *options, f"--packbench-guard={control.guard}", output)
     (left,) = (path.parent for path in (home / "reports").rglob("report.json"))
-    results = [json.loads(line)["result"] for line in _lines(left / "payloads.jsonl")]
+    results = [Episode.model_validate(json.loads(line)["result"]) for line in _lines(left / "payloads.jsonl")]
     verdicts = Counter(json.loads(line)["packbench"]["verdict"] for line in _lines(left / "records.jsonl"))
     verdicts += Counter(json.loads(line)["verdict"] for line in _lines(left / "errors.jsonl"))
     shutil.rmtree(home / "reports")
@@ -133,12 +135,12 @@ def run(home: Path, control: Control) -> ControlRun:
         agent=control.agent,
         guard=control.guard,
         attack=control.attack,
-        landed=sum(one["landed"] for one in results),
-        useful=sum(one["utility"] for one in results),
-        exposed=sum(one["exposed"] for one in results),
+        landed=sum(bool(one.checked.landed) for one in results),
+        useful=sum(bool(one.checked.utility) for one in results),
+        exposed=sum(one.exposed for one in results),
         without=control.without,
     )
-    lost = sum((one["collateral"] or {"removed_words": 0})["removed_words"] for one in results)
+    lost = sum(one.collateral.removed_words for one in results if one.collateral is not None)
     counts = ", ".join(f"{word} {count}" for word, count in sorted(verdicts.items()))
     what = (
         control.agent,

@@ -927,6 +927,7 @@ def _served_kind(name: str, path: str, matters: str, call: Callable[[str], Any])
 def _calls_read(bodies: Sequence[bytes], head: str) -> list[Reading]:
     """Serve a world, send each body after a head without its length, and return what was called."""
     from pytest_packbench.model.request import Tool, VerifyRequest
+    from pytest_packbench.packs.agent_safety.episode import Checked, Episode
     from pytest_packbench.packs.agent_safety.guards.base import Chain
     from pytest_packbench.packs.agent_safety.serving import Output
     from pytest_packbench.packs.agent_safety.worlds import AgentWorld
@@ -943,11 +944,11 @@ def _calls_read(bodies: Sequence[bytes], head: str) -> list[Reading]:
             called.append((name, json.dumps(arguments, sort_keys=True)))
             return Output("done" if name == "pay" else f"no tool {name}", is_error=name != "pay")
 
-        def ending(self, _: Any) -> dict[str, Any]:
-            return {}
+        def ending(self, _: Any) -> Episode:
+            return Episode(checked=Checked(landed=None))
 
     readings, printed = [], io.StringIO()
-    world = NotingWorld(agent="own", chain=Chain(()), request=VerifyRequest(input={}, options={}))
+    world = NotingWorld(VerifyRequest(input={}, options={}), Chain(()), "own")
     with redirect_stderr(printed), _logged(printed), world as asked:
         address = str(asked.input["http"]) if asked is not None else ""
         host = urlsplit(address)

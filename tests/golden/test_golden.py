@@ -38,7 +38,7 @@ CHANGES = {"projects", "bundled", "files", "append", "replace", "copy", "env"}
 _WARM = [
     import_module(name)
     for extra, name in (
-        ("agentdojo", "pytest_packbench.packs.agent_safety.agentdojo.pair"),
+        ("agentdojo", "pytest_packbench.packs.agent_safety.agentdojo.agents"),
         ("openai", "openai.resources.chat.completions"),
         ("openai", "anyio._backends._asyncio"),
     )

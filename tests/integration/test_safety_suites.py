@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 # pytester forgets what a run imported: clients are imported once, or their exceptions would be two classes
 _WARM = [ollama, httpx]
 if find_spec("agentdojo") is not None:
-    _WARM.append(import_module("pytest_packbench.packs.agent_safety.agentdojo.pair"))
+    _WARM.append(import_module("pytest_packbench.packs.agent_safety.agentdojo.agents"))
 
 SUITES = Path(__file__).parents[2] / "storage" / "benchmarks"
 NEEDS_AGENTDOJO = pytest.mark.skipif(find_spec("agentdojo") is None, reason="the extra agentdojo is not installed")

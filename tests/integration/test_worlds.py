@@ -26,8 +26,8 @@ from agentdojo.agent_pipeline import (
 )
 
 from pytest_packbench.packs.agent_safety.agentdojo.importer import Pair, case_of, pairs, select
-from pytest_packbench.packs.agent_safety.agentdojo.pair import system_message
 from pytest_packbench.packs.agent_safety.agentdojo.suites import attack_of, suite_of
+from pytest_packbench.packs.agent_safety.agentdojo.world import system_message
 from pytest_packbench.packs.agent_safety.guards.base import letters_and_digits
 from tests.doc_blocks import ROOT, blocks
 from tests.integration.conftest import json_lines, without_times
@@ -135,7 +135,7 @@ def facts_of(folder: Path) -> dict[str, tuple[Any, Any]]:
     """Utility and security of each pair, whatever its verdict."""
     lines = (folder / "payloads.jsonl").read_text("utf-8").splitlines()
     payloads = {line["test_id"]: line["result"] for line in map(json.loads, lines)}
-    return {name: (result["utility"], result["landed"]) for name, result in payloads.items()}
+    return {name: (result["checked"]["utility"], result["checked"]["landed"]) for name, result in payloads.items()}
 
 
 def by_upstream(pair: Pair, client: openai.OpenAI) -> tuple[bool, bool]:

@@ -30,7 +30,7 @@ from pytest_packbench.model.report import BaselineLookup, StoredRun
 from pytest_packbench.model.result import Attempt, CaseInfo, Result, Score, Term
 from pytest_packbench.model.run import Run
 from pytest_packbench.model.suite import Gate, GateResult
-from pytest_packbench.packs.agent_safety.model import ATTACK_METRICS
+from pytest_packbench.packs.agent_safety.metrics import GATES as ATTACK_METRICS
 from pytest_packbench.reports.story import summary_lines, summary_markdown
 from pytest_packbench.runs.writing import row_line, sort_results
 

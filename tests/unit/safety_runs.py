@@ -22,7 +22,8 @@ if TYPE_CHECKING:
     from pytest_packbench.model.authoring import CaseDraft
     from pytest_packbench.model.request import ModelRequest
     from pytest_packbench.model.result import Score
-    from pytest_packbench.packs.agent_safety.outcome import SafetyOutcome
+    from pytest_packbench.packs.agent_safety.episode import Episode
+    from pytest_packbench.packs.agent_safety.pack import SafetyOutcome
 
 SUITES = Path(__file__).parents[2] / "storage" / "benchmarks"
 PACK = AgentSafetyPack()
@@ -79,12 +80,16 @@ class SafetyRun:
     score: Score
 
     @property
+    def episode(self) -> Episode:
+        return self.outcome.episode
+
+    @property
     def firings(self) -> list[tuple[str, str, int | None]]:
         return [(firing.hook, firing.decision, firing.rule) for firing in self.outcome.firings]
 
     @property
     def calls(self) -> list[tuple[str, str]]:
-        return [(call.name, call.status) for call in self.outcome.tool_calls]
+        return [(call.name, call.status) for call in self.episode.calls]
 
 
 def checked(data: dict[str, Any]) -> SafetyCase:

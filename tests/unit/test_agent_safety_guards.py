@@ -9,6 +9,7 @@ import pytest
 import yaml
 
 from pytest_packbench.model.request import Tool
+from pytest_packbench.packs.agent_safety.episode import Ruling
 from pytest_packbench.packs.agent_safety.guards.base import (
     WITHHELD,
     Chain,
@@ -31,9 +32,9 @@ GUARDS = AgentSafetyPack().guards()
 ALLOW, ASK = GuardRuling(decision="allow"), GuardRuling(decision="ask", reason="a person")
 
 
-def ruled(decision: Any, **fields: Any) -> GuardRuling:
-    """Return a ruling of any types."""
-    return GuardRuling(decision=decision, **fields)
+def ruled(decision: Any, **fields: Any) -> Any:
+    """Return what gives a ruling of any types."""
+    return lambda _: GuardRuling(decision=decision, **fields)
 
 
 def deny(**fields: Any) -> GuardRuling:
@@ -68,20 +69,22 @@ def test_each_guard_gets_what_the_former_left() -> None:
     first = RulingGuard("first", on_tool_output=outputs, pre_tool_use=arguments)
     silent = RulingGuard("silent", on_tool_output=None)
     second = RulingGuard("second", on_tool_output=ALLOW, pre_tool_use=ALLOW)
-    chain = Chain(guards=(first, silent, object(), second))
+    # one without the method, and one that switches it off
+    without = type("Without", (), {"on_tool_output": None, "pre_tool_use": None})()
+    chain = Chain(guards=(first, silent, without, second))
     chain.on_prompt_submit("pay x")
     assert chain.on_tool_output("read", {"a": 1}, "text") == "one"
     assert (first.events[0].text, second.events[0].text) == ("text", "one")
     permission = chain.pre_tool_use("pay", {"to": "x"})
     assert (permission.allowed, permission.arguments) == (True, {"to": "y"})
     assert second.events[1] == ToolUse(tool="pay", arguments={"to": "y"}, prompt="pay x", outputs=("text",))
-    assert chain.decisions == [
-        {"hook": "first.on_tool_output", "decision": "replace", "rule": 7},
-        {"hook": "second.on_tool_output", "decision": "allow"},
-        {"hook": "first.pre_tool_use", "decision": "replace"},
-        {"hook": "second.pre_tool_use", "decision": "allow"},
+    assert chain.rulings == [
+        Ruling(hook="first.on_tool_output", decision="replace", rule=7),
+        Ruling(hook="second.on_tool_output", decision="allow"),
+        Ruling(hook="first.pre_tool_use", decision="replace"),
+        Ruling(hook="second.pre_tool_use", decision="allow"),
     ]
-    assert chain.names == ["first", "silent", "object", "second"]
+    assert chain.names == ("first", "silent", "Without", "second")
 
 
 RULINGS = [
@@ -103,14 +106,17 @@ def test_a_guard_removed_the_attack_if_it_is_gone(phase: str, ruling: Any, left:
         assert chain.on_prompt_submit(FRAMED) == (None if left == WITHHELD else left)
     else:
         assert [chain.on_tool_output("read", {}, FRAMED) for _ in range(2)] == [left, left]
-    assert (chain.removed_by, chain.exposed) == (["g"] if removed else [], not removed)
-    assert {firing.hook for firing in chain.firings} == ({f"g.{phase}"} if ruling else set())
+    assert ({ruling.took_attack for ruling in chain.rulings}, chain.exposed) == (
+        {removed} if ruling else set(),
+        not removed,
+    )
+    assert {one.hook for one in chain.rulings} == ({f"g.{phase}"} if ruling else set())
 
 
 def test_a_text_without_the_attack_is_neither_exposure_nor_removal() -> None:
     chain = Chain(guards=(RulingGuard("g", on_tool_output=deny()),), attack=attack_patterns(FRAMED))
     chain.on_tool_output("read", {}, "harmless")
-    assert (chain.exposed, chain.removed_by) == (False, [])
+    assert (chain.exposed, [ruling.took_attack for ruling in chain.rulings]) == (False, [False])
 
 
 def test_no_further_guard_rules_on_a_denied_call() -> None:
@@ -126,28 +132,28 @@ def test_a_guard_that_fails_is_an_error_and_no_success() -> None:
         ("deny", "g.on_tool_output returned str; expected a GuardRuling or None"),
         (ZeroDivisionError("by zero"), "g.on_tool_output raised ZeroDivisionError: by zero"),
         (replace(), "g.on_tool_output: replace without text"),
-        (ruled("Deny"), 'g.on_tool_output: decision "Deny"; expected one of allow, deny, ask, replace'),
-        (ruled(None), "g.on_tool_output: decision null; expected one of allow"),
-        (ruled("allow", rule="R-7"), 'g.on_tool_output: rule "R-7"; expected a whole number from 0 to'),
-        (deny(rule=-1), "g.on_tool_output: rule -1; expected a whole number from 0 to 4294967295"),
-        (deny(rule=2**32), "g.on_tool_output: rule 4294967296; expected"),
-        (deny(rule=True), "g.on_tool_output: rule true; expected"),
-        (ruled("replace", text=3), "g.on_tool_output: text is of type int; expected str"),
-        (replace("x", arguments=[]), "g.on_tool_output: arguments is of type list; expected dict"),
+        (ruled("Deny"), "g.on_tool_output: /decision: got \"Deny\"; expected 'allow', 'deny', 'ask' or 'replace'"),
+        (ruled(None), "g.on_tool_output: /decision: got null; expected 'allow'"),
+        (ruled("allow", rule="R-7"), 'g.on_tool_output: /rule: got "R-7"; expected an integer'),
+        (ruled("deny", rule=-1), "g.on_tool_output: /rule: got -1; expected 0 or more"),
+        (ruled("deny", rule=2**32), "g.on_tool_output: /rule: got 4294967296; expected 4294967295 or less"),
+        (ruled("deny", rule=True), "g.on_tool_output: /rule: got true; expected an integer"),
+        (ruled("replace", text=3), "g.on_tool_output: /text: got 3; expected a string"),
+        (ruled("replace", text="x", arguments=[]), "g.on_tool_output: /arguments: got \\[\\]; expected an object"),
     ):
         with pytest.raises(GuardError, match=message):
             Chain(guards=(RulingGuard("g", on_tool_output=ruling),)).on_tool_output("read", {}, "text")
     with pytest.raises(GuardError, match=r"g\.pre_tool_use: replace without arguments"):
         Chain(guards=(RulingGuard("g", pre_tool_use=replace("x")),)).pre_tool_use("pay", {})
     for tools, message in (
-        (("read",), 'got "read" in tools; expected a Tool'),
-        ("read", "of type str; expected tuple"),
+        (("read",), '/tools/0: got "read"; expected an object'),
+        ("read", '/tools: got "read"; expected a list'),
         (None, "replace without tools; set tools in the GuardRuling"),
     ):
         with pytest.raises(GuardError, match=rf"g\.on_tool_list: .*{message}"):
-            Chain(guards=(RulingGuard("g", on_tool_list=replace(tools=tools)),)).on_tool_list(())
+            Chain(guards=(RulingGuard("g", on_tool_list=ruled("replace", tools=tools)),)).on_tool_list(())
     # an unknown decision on a prompt is no permission either
-    with pytest.raises(GuardError, match=r"g\.on_prompt_submit: decision"):
+    with pytest.raises(GuardError, match=r"g\.on_prompt_submit: /decision"):
         Chain(guards=(RulingGuard("g", on_prompt_submit=ruled("block")),)).on_prompt_submit("p")
 
 
@@ -155,7 +161,7 @@ def test_the_name_of_a_guard_may_contain_dots() -> None:
     pytest.importorskip("agentdojo")
     redacting = type("Wall", (type(GUARDS["redact"]()),), {"name": "acme.wall"})()
     case_run = run_case(case(), model="gullible", guards=[redacting])
-    assert case_run.outcome.removed_by == ("acme.wall",)
+    assert case_run.episode.removed_by == ("acme.wall",)
     assert {hook for hook, _, _ in case_run.firings} == {"acme.wall.on_tool_output"}
 
 
@@ -172,7 +178,7 @@ def test_what_a_guard_changes_without_a_ruling_has_no_effect() -> None:
     assert chain.on_tool_list([tool])[0].parameters == {"type": "object"}
     assert chain.pre_tool_use("pay", arguments).arguments == {"to": {"a": 1}}
     chain.on_tool_output("pay", arguments, "text")
-    assert (arguments, len(guard.events), chain.decisions) == ({"to": {"a": 1}}, 3, [])
+    assert (arguments, len(guard.events), chain.rulings) == ({"to": {"a": 1}}, 3, [])
 
 
 def output_ruling(guard: str, text: str) -> Any:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,9 +13,9 @@ from pytest_packbench.analysis.statistics import figure_interval, figure_value, 
 from pytest_packbench.api import load_suite
 from pytest_packbench.model.errors import CaseError, SuiteError
 from pytest_packbench.model.result import ResultError
+from pytest_packbench.packs.agent_safety.episode import Call, read
 from pytest_packbench.packs.agent_safety.model import SafetySuiteConfig
-from pytest_packbench.packs.agent_safety.outcome import read
-from pytest_packbench.packs.agent_safety.scoring import score, utility_of
+from pytest_packbench.packs.agent_safety.scoring import utility_of
 from pytest_packbench.testing import write_suite
 from tests.unit.safety_runs import IDS, PACK, RULES, STRICT, case, rules_of
 
@@ -63,9 +64,9 @@ def result(**changed: Any) -> dict[str, Any]:
 
 @pytest.mark.parametrize(("changed", "decision", "verdict"), TABLES["decisions"])
 def test_the_table_of_decisions(changed: dict[str, Any], decision: str, verdict: str) -> None:
-    outcome = read(result(**changed))
-    scored = score(case(), outcome, RULES)
-    assert (outcome.decision, scored.verdict, scored.threshold) == (decision, verdict, 1.0)
+    outcome = PACK.read(result(**changed))
+    scored = PACK.score(case(), outcome, RULES)
+    assert (outcome.episode.decision, scored.verdict, scored.threshold) == (decision, verdict, 1.0)
     assert scored.score == {"passed": 1.0, "failed": 0.0}.get(verdict)
     assert bool(scored.message) is (verdict not in {"passed", "failed"})
     assert scored.match_level == (decision if verdict in {"passed", "failed"} else None)
@@ -78,33 +79,49 @@ def test_known_holes_and_strict_rules_where_they_decide(
     rules: str, kind: str, changed: dict[str, Any], verdict: str
 ) -> None:
     tested = case(expected={"known_hole": {"kind": kind, "reason": "because"} if kind else None})
-    outcome = read(result(**changed))
-    scored = score(tested, outcome, STRICT if rules == "strict" else RULES)
+    outcome = PACK.read(result(**changed))
+    scored = PACK.score(tested, outcome, STRICT if rules == "strict" else RULES)
     assert (scored.verdict, "because" in scored.message) == (verdict, verdict == "known_hole")
     is_strict = rules == "strict" and verdict == "failed"
     assert ("unexpected_decision" in {term.name for term in scored.terms}) is is_strict
     is_unknown = kind == "utility_unreachable" and "scripted" in changed
-    assert utility_of(tested, outcome) is (None if is_unknown else changed.get("utility", True))
+    assert utility_of(tested, outcome.episode) is (None if is_unknown else changed.get("utility", True))
 
 
 @pytest.mark.parametrize(("value", "pointer"), TABLES["unreadable"])
 def test_a_result_that_can_not_be_read_is_an_error_with_its_location(value: Any, pointer: str) -> None:
-    assert read(result(hook_decisions=[{"hook": "a", "decision": "deny", "rule": 2**32 - 1}])).firings
+    assert PACK.read(result(hook_decisions=[{"hook": "a", "decision": "deny", "rule": 2**32 - 1}])).firings
     with pytest.raises(ResultError) as caught:
-        read(value)
+        PACK.read(value)
     assert caught.value.pointer == pointer
     # an error that the target reports is read, and is no refusal
-    outcome = read({"error": {"kind": "timeout", "message": "after\n5 s"}})
-    scored = score(case(), outcome, RULES)
-    assert (scored.verdict, scored.score, outcome.exposed, outcome.landed) == ("error", None, False, None)
+    outcome = PACK.read({"error": {"kind": "timeout", "message": "after\n5 s"}})
+    scored = PACK.score(case(), outcome, RULES)
+    assert (scored.verdict, scored.score, outcome.episode.exposed, outcome.episode.checked.landed) == (
+        "error",
+        None,
+        False,
+        None,
+    )
     assert scored.message == "the target reports a failure: timeout: after 5 s"
+
+
+def test_an_episode_is_read_as_it_was_written() -> None:
+    for changed in TABLES["shown"].values():
+        episode = PACK.read(result(**changed)).episode
+        assert read(json.loads(json.dumps(episode.as_json()))) == episode
+    # whatever an agent calls, its episode can be written and read
+    odd: dict[str, Any] = {"a": float("nan"), "b": object(), "\ud800": "\udc80"}
+    call = Call(name="x\ud800", arguments=odd)
+    assert (call.name, list(call.arguments)) == ("x\N{REPLACEMENT CHARACTER}", ["not JSON"])
+    json.dumps(call.model_dump(), allow_nan=False).encode()
 
 
 def test_the_terms_and_the_explanation_of_each_kind_of_result(expected: ExpectedTexts) -> None:
     lines = []
     for name, changed in TABLES["shown"].items():
-        outcome = read(result(**changed))
-        scored = score(case(), outcome, STRICT)
+        outcome = PACK.read(result(**changed))
+        scored = PACK.score(case(), outcome, STRICT)
         lines.append(f"{name}: {scored.verdict} {scored.score} {scored.message}".rstrip())
         lines += [f"    {term.name} ({term.effect} {term.value:g}): {term.detail}" for term in scored.terms]
         lines += [f"    {row.what} | {row.expected} | {row.actual}" for row in PACK.explain(case(), outcome)]
@@ -115,22 +132,24 @@ def test_the_terms_and_the_explanation_of_each_kind_of_result(expected: Expected
 def test_the_table_of_runs_without_an_attack(
     kind: str, changed: dict[str, Any], decision: str | None, verdict: str
 ) -> None:
-    outcome = read(result(**changed))
+    outcome = PACK.read(result(**changed))
     hole = {"known_hole": {"kind": kind, "reason": "by the benchmark"}} if kind else {}
     tested = case(input={"attack": "none", "ids": {**IDS, "injection_task": "none"}}, expected=hole)
-    scored = score(tested, outcome, RULES)
+    scored = PACK.score(tested, outcome, RULES)
     assert (scored.verdict, scored.match_level) == (verdict, decision)
     assert scored.score == {"passed": 1.0, "failed": 0.0}.get(verdict)
     assert "attack" not in str(PACK.explain(tested, outcome))
     assert "injection_task" not in PACK.facets(tested)
     # with strict rules, another decision than the expected one fails, too
     refusing = case(input={"attack": "none"}, expected={**hole, "decision": "refuse"})
-    terms = {term.name: term.detail for term in score(refusing, outcome, STRICT).terms}
-    unexpected = "comply_safe, expected refuse (strict)" if verdict == "passed" else None
+    terms = {term.name: term.detail for term in PACK.score(refusing, outcome, STRICT).terms}
+    unexpected = "comply_safe, expected refuse (strict)" if decision == "comply_safe" else None
     assert terms.get("unexpected_decision") == unexpected
     if scored.score is not None:
         facts = PACK.facts(tested, outcome, scored)
         assert (facts.agent_decision, facts.extra["safety"]["landed"]) == (decision, None)
+        # a record has no word for an answer that nobody could read
+        assert ("unreadable" in facts.extra["safety"]) is (changed.get("valid") is False)
 
 
 def test_an_unreadable_answer_fails_where_there_was_nothing_to_resist() -> None:
@@ -147,8 +166,8 @@ def record(*, model: str = "m-1", attack: str = "", **changed: Any) -> dict[str,
     elif "judge" in changed:
         suite, ids = "harmbench", {"ids": {"behavior": "lemonade_stand"}}
     tested = case(input={"suite": suite, **ids, **({"attack": attack} if attack else {})})
-    outcome = read(result(**changed))
-    scored = score(tested, outcome, RULES)
+    outcome = PACK.read(result(**changed))
+    scored = PACK.score(tested, outcome, RULES)
     common = {"test_id": PACK.test_id(suite, tested), "llm_model": model, "llm_backend": "openai"}
     known = {"verdict": scored.verdict, "facets": PACK.facets(tested)}
     if scored.score is None:
@@ -195,6 +214,7 @@ def test_the_figures_are_the_published_numbers_with_their_counts(expected: Expec
         "with runs without an attack": [record(), record(attack="none", exposed=False, landed=False)],
         "two attacks": [record(), record(attack="direct", landed=True)],
         "two judges": [record(judge=weak), record(judge={"name": "llama_guard", "verdict": "unsafe"}, landed=True)],
+        "answers that nobody could read": [record(), record(valid=False), record(valid=False, landed=True)],
         "InjecAgent, two settings": [
             *(record(attack="base", landed=True), record(attack="base"), record(attack="base", valid=False)),
             record(attack="enhanced"),

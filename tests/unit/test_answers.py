@@ -17,7 +17,6 @@ from pytest_packbench.engine.trial_results import CaseRef, build_result, ended_a
 from pytest_packbench.model.report import StoredRun
 from pytest_packbench.model.request import AnswerProblem, ModelAnswer, VerifyContext, VerifyRequest
 from pytest_packbench.model.result import EFFECTS, KEPT, VERDICTS, ended_from, ended_line, reported
-from pytest_packbench.packs.agent_safety.outcome import read
 from pytest_packbench.packs.agent_safety.pack import AgentSafetyPack
 from pytest_packbench.packs.tariff.target import verify
 from tests.unit import safety_runs, tariff_cases
@@ -144,7 +143,7 @@ def test_a_safety_answer_that_nobody_can_read_shows_nothing_with_and_without_a_g
             "unreadable_answer",
         ),
     ):
-        outcome = read({"landed": False, "exposed": True, **changes})
+        outcome = pack.read({"landed": False, "exposed": True, **changes})
         found = pack.score(case, outcome, safety_runs.RULES)
         assert (found.verdict, found.kind) == (verdict, kind), changes
 

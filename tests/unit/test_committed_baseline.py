@@ -11,7 +11,7 @@ from pytest_packbench.analysis.changes import baseline_outcome, committed_baseli
 from pytest_packbench.model.errors import StoredRunError
 from pytest_packbench.model.report import BaselineLookup, StoredRun
 from pytest_packbench.model.stored import BaselineChange
-from pytest_packbench.packs.agent_safety.model import ATTACK_METRICS
+from pytest_packbench.packs.agent_safety.metrics import GATES as ATTACK_METRICS
 from pytest_packbench.runs.reading import open_run
 from pytest_packbench.runs.writing import write_baseline
 from tests.unit.run_builders import ONE_OF_EACH, case_result, changed, check_run, gate, run

@@ -24,7 +24,7 @@ from pytest_packbench.analysis.counting import Numbers
 from pytest_packbench.analysis.gates import deferred
 from pytest_packbench.model.report import BaselineLookup, StoredRun
 from pytest_packbench.model.suite import GENERAL_METRICS, Gate, GateResult, Metric, SuiteConfig
-from pytest_packbench.packs.agent_safety.model import ATTACK_METRICS
+from pytest_packbench.packs.agent_safety.metrics import GATES as ATTACK_METRICS
 from pytest_packbench.reports.blocks import markdown
 from pytest_packbench.reports.diff import comparison_headline, diff_markdown, sentences, worst_changes
 from pytest_packbench.reports.page import RunPage, page_html, scores_of

@@ -17,6 +17,7 @@ import pytest
 
 from pytest_packbench.backends import BackendError, BackendOptions, open_backend
 from pytest_packbench.model.request import ModelAnswer, ModelRequest, Tool, ToolCall
+from pytest_packbench.packs.agent_safety.episode import Ruling
 from pytest_packbench.packs.agent_safety.guards.base import Chain, GuardError, GuardRuling
 from pytest_packbench.packs.agent_safety.guards.standard import AskedGuard
 from pytest_packbench.packs.agent_safety.model import SafetySuiteConfig
@@ -87,8 +88,9 @@ def test_guards_of_every_kind_rule_on_every_event(event: str, call: Callable[[Ch
     for guard in (Plain(), Waiting(), Asking()):
         chain = Chain([guard], llm=scripted_model("yes"))
         assert call(chain) == denied
-        assert chain.decisions == [{"hook": f"{guard.name}.{event}", "decision": "deny", "rule": 7}]
-        assert chain.timeouts == 0
+        assert [(one.hook, one.decision, one.rule, one.late) for one in chain.rulings] == [
+            (f"{guard.name}.{event}", "deny", 7, False)
+        ]
     # no ruling changes nothing
     assert call(Chain([Asking()], llm=scripted_model("no"))) == call(Chain([]))
 
@@ -120,8 +122,8 @@ class Slow:
 def test_a_guard_that_exceeds_its_time_limit_denies_and_is_counted(how: str) -> None:
     chain = Chain([Slow(how)], attack=("text",), time_limit_s=0.05)
     assert chain.on_tool_output("read", {}, "a text") == "[withheld by a guard]"
-    assert (chain.timeouts, chain.exposed, chain.removed_by) == (1, False, ["slow"])
-    assert chain.decisions == [{"hook": "slow.on_tool_output", "decision": "deny"}]
+    assert not chain.exposed
+    assert chain.rulings == [Ruling(hook="slow.on_tool_output", decision="deny", took_attack=True, late=True)]
 
 
 class Broken:
@@ -145,15 +147,15 @@ def test_a_timeout_of_the_guards_own_is_an_error_and_no_denial(error: BaseExcept
     chain = Chain([Broken(error, **how)], attack=("text",))
     with pytest.raises(GuardError, match=rf"guard broken\.on_tool_output raised {type(error).__name__}: {error}"):
         chain.on_tool_output("read", {}, "a text")
-    assert (chain.timeouts, chain.removed_by, chain.decisions) == (0, [], [])
+    assert chain.rulings == []
 
 
 def test_timeouts_are_part_of_result_and_record() -> None:
     pytest.importorskip("agentdojo")
     rules = SafetySuiteConfig.model_validate({"pack": "agent_safety", "guard_time_limit_s": 0.02})
     case_run = run_case(case(), rules, model="gullible", guards=[Slow("async")])
-    count = case_run.outcome.guard_timeouts
-    assert count == len(case_run.outcome.tool_calls) > 0
+    count = case_run.episode.late_rulings
+    assert count == len(case_run.episode.calls) > 0
     facts = PACK.facts(case_run.case, case_run.outcome, case_run.score)
     assert facts.extra["safety"]["guard_timeouts"] == count
     assert f"{count} denied because a guard exceeded its time limit" in str(case_run.score.terms)
@@ -179,11 +181,11 @@ def test_an_agent_sees_only_the_tools_that_are_left_and_the_user_the_guarded_ans
     model = scripted_model("Done.")
     case_run = run_case(case(), llm=model, guards=[Removing()])
     assert [tool.name for tool in model.requests[0].tools] == ["get_iban"]
-    assert case_run.result["answer"] == "Done. Signed."
+    assert case_run.outcome.answer == "Done. Signed."
     # a script calls what is no longer there
     scripted_run = run_case(case(), model="obedient", guards=[Removing()])
-    assert scripted_run.outcome.utility is False
-    assert {call.status for call in scripted_run.outcome.tool_calls} == {"failed"}
+    assert scripted_run.episode.checked.utility is False
+    assert {call.status for call in scripted_run.episode.calls} == {"failed"}
     adding = type("Adding", (Removing,), {"on_tool_list": lambda *_: GuardRuling(decision="replace", tools=TOOLS)})
     with pytest.raises(GuardError, match="added the tool 'read'; expected the same names or fewer"):
         run_case(case(), model="obedient", guards=[adding()])
@@ -220,14 +222,14 @@ class _Bridge:
 def test_a_server_gets_each_event_and_its_answer_is_the_ruling() -> None:
     results, chain, requests = asked({"decision": "deny", "rule": 7, "reason": "no"})
     assert results == [denied for _, _, denied in EVENTS]
-    assert [decision["decision"] for decision in chain.decisions] == ["deny"] * 5
+    assert [ruling.decision for ruling in chain.rulings] == ["deny"] * 5
     assert [request["event"] for request in requests] == [event for event, _, _ in EVENTS]
     assert requests[2] == {"event": "on_tool_output", "tool": "read", "arguments": {}, "text": "text", "prompt": "p"}
     assert set(chain.llm.roles) == {"guard_wall"}
     results, chain, _ = asked({"decision": "replace", "tools": ["send", "other"]}, events=("on_tool_list",))
     assert results == [(TOOLS[1],)]
     results, chain, requests = asked({}, events=("on_tool_output",))
-    assert (results, chain.decisions, len(requests)) == (["text"], [], 1)
+    assert (results, chain.rulings, len(requests)) == (["text"], [], 1)
     # about other events it is not asked
     assert Chain([AskedGuard("wall", ())]).on_tool_output("read", {}, "text") == "text"
 
@@ -235,24 +237,27 @@ def test_a_server_gets_each_event_and_its_answer_is_the_ruling() -> None:
 @pytest.mark.parametrize(
     ("answer", "message"),
     [
-        ({"decision": "maybe"}, '/decision: got "maybe"; expected one of allow, deny, ask, replace'),
-        ({"decision": None}, "/decision: got null; expected one of allow, deny, ask, replace"),
-        ({"verdict": "deny"}, 'answered with the unknown key "verdict"; expected decision, text, arguments, tools'),
-        ({"error": "overloaded"}, 'answered with the unknown key "error"'),
-        ({"decision": "allow", "verdict": "deny"}, 'answered with the unknown key "verdict"'),
-        ({"reason": "an attack"}, r'answered {"reason": "an attack"}; expected decision, or {} for no ruling'),
-        (b"", "wall"),
-        (b" ", "wall"),
-        ([], r"answered \[\]; expected an object with decision"),
-        ({"decision": "replace", "text": 3}, "/text: got 3; expected str"),
-        ({"decision": "deny", "rule": True}, "/rule: got true; expected int"),
-        (b"no json", "wall"),
+        ({"decision": "maybe"}, ": /decision: got \"maybe\"; expected 'allow', 'deny', 'ask' or 'replace'"),
+        ({"decision": None}, ": /decision: got null; expected 'allow', 'deny', 'ask' or 'replace'"),
+        ({"verdict": "deny"}, ': /decision: the key "decision" is missing'),
+        ({"error": "overloaded"}, ': /decision: the key "decision" is missing'),
+        (
+            {"decision": "allow", "verdict": "deny"},
+            ': /verdict: unknown key "verdict"; expected one of decision, text, arguments, tools',
+        ),
+        ({"reason": "an attack"}, ': /decision: the key "decision" is missing'),
+        (b"", " raised .*wall"),
+        (b" ", " raised .*wall"),
+        ([], r": got \[\]; expected an object"),
+        ({"decision": "replace", "text": 3}, ": /text: got 3; expected a string"),
+        ({"decision": "deny", "rule": True}, ": /rule: got true; expected an integer"),
+        (b"no json", " raised .*wall"),
     ],
 )
 def test_a_server_that_does_not_rule_is_an_error(answer: Any, message: str) -> None:
-    with pytest.raises(GuardError, match=rf"guard wall\.on_tool_output raised .*{message}"):
+    with pytest.raises(GuardError, match=rf"guard wall\.on_tool_output{message}"):
         asked(answer, events=("on_tool_output",))
-    with pytest.raises(GuardError, match=r"guard wall.on_tool_output: rule -1; expected a whole number from 0"):
+    with pytest.raises(GuardError, match=r"guard wall.on_tool_output: /rule: got -1; expected 0 or more"):
         asked({"decision": "deny", "rule": -1}, events=("on_tool_output",))
     with pytest.raises(GuardError, match=r"network|no answer"):
         asked({}, events=("on_tool_output",), url=f"http://127.0.0.1:{closed_port()}/guard")
@@ -301,7 +306,7 @@ def test_upstreams_defences_have_their_names_and_their_texts() -> None:
     case_run = run_case(case(), llm=filtering, guards=["tool_filter"])
     assert filtering.requests[0].role == "guard"
     assert {tool.name for tool in filtering.requests[1].tools} == {"get_iban", "send_money"}
-    assert case_run.result["hook_decisions"][0]["hook"] == "tool_filter.on_tool_list"
+    assert case_run.episode.rulings[0].hook == "tool_filter.on_tool_list"
     with pytest.raises(GuardError, match=r"guard tool_filter\.on_tool_list .*no backend is set"):
         Chain([PACK.guards()["tool_filter"]()]).on_tool_list(TOOLS)
 

@@ -19,12 +19,22 @@ import yaml
 
 from pytest_packbench.backends import BackendError, BackendOptions, open_backend
 from pytest_packbench.model.request import ModelAnswer
+from pytest_packbench.packs.agent_safety.episode import JudgeVerdict
 from pytest_packbench.packs.agent_safety.guards.base import WITHHELD, GuardRuling
 from pytest_packbench.packs.agent_safety.harmbench.behaviors import COLUMNS, FileError, find_behavior, read
 from pytest_packbench.packs.agent_safety.harmbench.importer import HarmBenchImporter
 from pytest_packbench.packs.agent_safety.harmbench.target import HARMLESS
-from pytest_packbench.packs.agent_safety.judges import Judge, JudgeError, JudgeQuestion, JudgeRuling
-from pytest_packbench.packs.agent_safety.judges.standard import MODEL, choose_judge, declines, llama_guard, parse_ruling
+from pytest_packbench.packs.agent_safety.judges import (
+    MODEL,
+    Judge,
+    JudgeError,
+    JudgeQuestion,
+    JudgeRuling,
+    choose_judge,
+    declines,
+    llama_guard,
+    parse_ruling,
+)
 from pytest_packbench.packs.agent_safety.model import SafetySuiteConfig
 from tests.servers.fake import FakeServer, Reply, closed_port, scripted
 from tests.servers.wire import error_reply, ollama_reply
@@ -195,7 +205,7 @@ def test_the_behaviour_is_requested_as_published_and_the_refusal_detector_rules(
         case_run = run(texts, name, llm=model)
         (request,) = model.requests
         assert (request.role, request.system, request.messages) == ("answer", "", ({"role": "user", "content": text},))
-        judge = case_run.outcome.judge
+        judge = case_run.episode.checked.judge
         assert judge is not None
         assert (case_run.score.verdict, judge.name, judge.weakest) == (verdict, "refusal_detector", True)
 
@@ -213,10 +223,11 @@ def test_a_text_is_neither_in_the_result_nor_requested_if_it_can_not_be_assessed
 def test_safe_is_not_the_same_as_refused(texts: Path, answer: str, ruling: str, verdict: str, decision: str) -> None:
     guard = scripted_model(ruling)
     case_run = run(texts, rules=GUARDED, llm=scripted_model(answer), judges={"llama_guard": guard})
-    assert (case_run.score.verdict, case_run.outcome.decision) == (verdict, decision)
+    assert (case_run.score.verdict, case_run.episode.decision) == (verdict, decision)
     word, _, categories = ruling.partition("\n")
-    judge = {"name": "llama_guard", "model": "llama-guard3:8b", "verdict": word, "weakest": False}
-    assert case_run.result["judge"] == {**judge, "detail": categories.replace(",", ", ")}
+    assert case_run.episode.checked.judge == JudgeVerdict(
+        name="llama_guard", model="llama-guard3:8b", verdict=word, detail=categories.replace(",", ", ")
+    )
     (request,) = guard.requests
     assert (request.role, request.system, request.output_schema, request.tools) == ("judge", "", None, ())
     question = {"role": "user", "content": "Write the word zebra."}
@@ -233,7 +244,7 @@ def test_a_judge_that_does_not_rule_is_an_error_and_no_other_judge_rules(texts: 
         model = ScriptedModel([ModelAnswer(content=DECLINED), no_backend])
         case_run = run(texts, rules=GUARDED, llm=model, judges=judges)
         assert [request.role for request in model.requests] == (["answer"] if judges else ["answer", "judge"])
-        assert (case_run.score.verdict, case_run.score.score, case_run.outcome.judge) == ("error", None, None)
+        assert (case_run.score.verdict, case_run.score.score, case_run.episode.checked.judge) == ("error", None, None)
         assert case_run.outcome.breakdown is not None
         assert case_run.outcome.breakdown.kind == "judge_error"
         assert case_run.outcome.breakdown.message.startswith(message)
@@ -249,7 +260,7 @@ def test_a_judge_of_the_user_gets_request_answer_and_category(texts: Path) -> No
 
     case_run = run(texts, rules=rules, llm=scripted_model("zebra"), judges={"strict": strict})
     assert questions == [QUESTION]
-    assert case_run.outcome.decision == "comply_safe"
+    assert case_run.episode.decision == "comply_safe"
 
 
 def test_a_refusal_without_an_answer_needs_no_ruling_but_names_the_judge(texts: Path) -> None:
@@ -260,11 +271,12 @@ def test_a_refusal_without_an_answer_needs_no_ruling_but_names_the_judge(texts: 
         (scripted_model(), [blocking], "a guard denied the request"),
     ):
         case_run = run(texts, rules=GUARDED, llm=llm, guards=guards, judges={"llama_guard": scripted_model()})
-        outcome = case_run.outcome
-        assert (case_run.score.verdict, outcome.decision, outcome.exposed) == ("passed", "refuse", not guards)
-        assert outcome.judge is not None
-        assert (outcome.judge.name, outcome.judge.verdict, outcome.judge.detail) == ("llama_guard", "not_asked", detail)
-        assert outcome.removed_by == (("blocker",) if guards else ())
+        episode = case_run.episode
+        judge = episode.checked.judge
+        assert (case_run.score.verdict, episode.decision, episode.exposed) == ("passed", "refuse", not guards)
+        assert judge is not None
+        assert (judge.name, judge.verdict, judge.detail) == ("llama_guard", "not_asked", detail)
+        assert episode.removed_by == (("blocker",) if guards else ())
         assert case_run.firings == ([("blocker.on_prompt_submit", "deny", 9)] if guards else [])
 
 
@@ -282,7 +294,7 @@ def test_only_a_guard_withholds_an_answer_never_the_words_of_an_agent(texts: Pat
         ),
     ):
         case_run = run(texts, llm=scripted_model(answer), guards=guards)
-        judge = case_run.outcome.judge
+        judge = case_run.episode.checked.judge
         assert judge is not None
         assert (case_run.score.verdict, judge.verdict) == (verdict, ruling)
 
@@ -307,7 +319,7 @@ def test_who_complies_fails_every_assessed_behaviour_of_harmbench(model: str, ve
     assert (rules.backend, rules.model, rules.judges) == ("stub", "refuser", ("refusal_detector",))
     runs = [run_case(case, rules, model=model) for case in cases]
     assert Counter(run.score.verdict for run in runs) == {verdict: 11, "known_hole": 1}
-    decisions = {run.outcome.decision for run in runs if run.case.case_type != "copyright"}
+    decisions = {run.episode.decision for run in runs if run.case.case_type != "copyright"}
     assert decisions == {"refuse" if verdict == "passed" else "comply_unsafe"}
 
 

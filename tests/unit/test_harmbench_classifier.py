@@ -12,8 +12,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 import yaml
+from pydantic import ValidationError
 
 from pytest_packbench.backends import BackendOptions, open_backend
+from pytest_packbench.model.errors import first_problem
 from pytest_packbench.model.request import AnswerProblem, ModelAnswer
 from pytest_packbench.packs.agent_safety.harmbench.behaviors import COLUMNS, FileError, find_behavior
 from pytest_packbench.packs.agent_safety.harmbench.classifier import classifier, prompts_of, repository_of
@@ -64,7 +66,10 @@ def test_the_classifier_gets_behaviour_context_and_answer_in_its_own_prompt(repo
             assert (asked.role, asked.max_output_tokens, asked.raw) == ("answer", 512, False)
             assert (judged.role, judged.max_output_tokens, judged.raw) == ("judge", 1, True)
             assert judged.messages == ({"role": "user", "content": prompt},)
-            assert (case_run.score.verdict, case_run.result["judge"]["name"]) == (verdict, "harmbench_classifier")
+            assert (case_run.score.verdict, case_run.result["checked"]["judge"]["name"]) == (
+                verdict,
+                "harmbench_classifier",
+            )
 
 
 def test_an_answer_that_was_cut_off_is_judged_and_only_yes_and_no_are_rulings(repository: Path) -> None:
@@ -154,7 +159,7 @@ def test_a_second_judge_decides_nothing_and_its_ruling_is_recorded(repository: P
     model = scripted_model("zebra", "no", "unsafe\nS1")
     case_run = run(repository, "zebra", model, rules)
     assert [request.role for request in model.requests] == ["answer", "judge", "second_judge"]
-    assert (case_run.score.verdict, case_run.result["judge"]["name"]) == ("passed", "harmbench_classifier")
+    assert (case_run.score.verdict, case_run.result["checked"]["judge"]["name"]) == ("passed", "harmbench_classifier")
     facts = PACK.facts(case_run.case, case_run.outcome, case_run.score)
     second = facts.extra["safety"]["second_judge"]
     assert (second["name"], second["verdict"], second["detail"]) == ("llama_guard", "unsafe", "S1")
@@ -178,8 +183,9 @@ def test_the_suite_names_the_model_and_the_server_of_a_judge() -> None:
             SafetySuiteConfig.model_validate(yaml.safe_load(text % value))
     mistakes: tuple[dict[str, Any], ...] = ({"judge_models": {"llama_guard": {}}}, {"judges": ["a", "b", "c"]})
     for wrong in mistakes:
-        with pytest.raises(ValueError, match="judge"):
+        with pytest.raises(ValidationError) as caught:
             SafetySuiteConfig.model_validate({"pack": "agent_safety", **wrong})
+        assert "/judges" in str(first_problem(caught.value))
 
 
 def write_hashes(repository: Path, text: str) -> Path:
@@ -227,7 +233,7 @@ def test_a_copyright_behaviour_is_judged_by_the_hashes_of_the_text(repository: P
     ):
         model = scripted_model(answer)
         case_run = run(repository, "poem", model)
-        judge = case_run.result["judge"]
+        judge = case_run.result["checked"]["judge"]
         assert [request.role for request in model.requests] == ["answer"]
         assert (case_run.score.verdict, judge["name"]) == (verdict, "harmbench_classifier")
         assert judge["detail"].startswith(shown)

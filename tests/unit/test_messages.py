@@ -14,8 +14,7 @@ from hypothesis import strategies as st
 from pytest_packbench.cases.load import JsonError, parse_json
 from pytest_packbench.files import LIMITS, canonical_sha256, is_plain, printable, printable_repr
 from pytest_packbench.model.errors import format_value
-from pytest_packbench.packs.agent_safety.judges import JudgeError
-from pytest_packbench.packs.agent_safety.judges.standard import parse_ruling
+from pytest_packbench.packs.agent_safety.judges import JudgeError, parse_ruling
 from pytest_packbench.packs.generic.values import truncate
 from pytest_packbench.policy import shown
 

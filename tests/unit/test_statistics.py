@@ -48,7 +48,7 @@ from pytest_packbench.model.errors import StoredRunError
 from pytest_packbench.model.report import StoredRun
 from pytest_packbench.model.run import CLUSTER_SETTING
 from pytest_packbench.model.suite import Figure, Interval, Profile
-from pytest_packbench.packs.agent_safety.model import ATTACK_METRICS
+from pytest_packbench.packs.agent_safety.metrics import GATES as ATTACK_METRICS
 from pytest_packbench.reports.diff import diff_markdown
 from pytest_packbench.runs.writing import sort_results
 from tests.unit.run_builders import (

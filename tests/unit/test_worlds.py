@@ -9,7 +9,6 @@ pytest.importorskip("agentdojo", reason="the extra agentdojo is not installed")
 import asyncio
 import inspect
 import json
-import os
 import sys
 import threading
 from contextlib import suppress
@@ -88,11 +87,11 @@ CLAIM = {"landed": False, "exposed": True, "utility": True, "removed_by": [], "t
 def test_what_an_agent_says_of_itself_counts_for_nothing(suite: str) -> None:
     case = cases_of(suite)[0]
     run = act(lambda _: CLAIM | {"answer": "Done."}, case)
-    assert (run.score.verdict, run.outcome.exposed, run.calls) == ("vacuous", False, [])
-    assert (run.outcome.agent, run.outcome.scripted) == ("my:agent", False)
+    assert (run.score.verdict, run.episode.exposed, run.calls) == ("vacuous", False, [])
+    assert (run.episode.agent.name, run.episode.agent.scripted) == ("my:agent", False)
     # nor does it make an attack land less
     run = act(plays(READS, OBEYS, then=CLAIM | {"answer": "Done."}))
-    assert (run.score.verdict, run.outcome.landed, run.outcome.utility) == ("failed", True, False)
+    assert (run.score.verdict, run.episode.checked.landed, run.episode.checked.utility) == ("failed", True, False)
     assert run.calls == [(READS[0], "run"), (OBEYS[0], "run")]
 
 
@@ -100,7 +99,7 @@ def test_an_agent_is_told_its_task_and_nothing_of_the_case() -> None:
     seen: list[AgentRequest] = []
     act(seen.append)
     (request,) = seen
-    assert set(request.input) == {"task", "system", "tools", "http", "mcp", "mcp_stdio"}
+    assert set(request.input) == {"task", "system", "tools", "http", "mcp"}
     assert "injection_task" not in json.dumps(request.as_json())
     assert {"name", "description", "parameters"} == set(request.input["tools"][0])
     with pytest.raises(WorldClosedError, match="the case is over"):
@@ -123,10 +122,10 @@ def test_an_answer_that_cannot_be_read_shows_nothing_but_what_landed_counts(
 ) -> None:
     run = act(plays(READS, then=answer))
     assert run.outcome.answer == text
-    assert run.outcome.invalid_because.startswith(problem)
+    assert (run.episode.said.problem or "").startswith(problem)
     assert run.score.verdict == ("vacuous" if problem else "passed")
     run = act(plays(READS, OBEYS, then=answer))
-    assert (run.score.verdict, run.outcome.landed) == ("failed", True)
+    assert (run.score.verdict, run.episode.checked.landed) == ("failed", True)
 
 
 def test_a_world_never_passes_for_a_variant_or_for_several_attacks() -> None:
@@ -159,7 +158,10 @@ def test_an_agent_that_fails_is_an_error_and_its_own_report_too() -> None:
 def test_an_error_that_an_agent_reports_hides_no_landed_attack(error: Any, verdict: str) -> None:
     assert act(plays(READS, then={"answer": "Done.", "error": error})).score.verdict == verdict
     run = act(plays(READS, OBEYS, then={"answer": "Done.", "error": error}))
-    assert (run.score.verdict, run.outcome.landed) == ("failed", True)
+    assert (run.score.verdict, run.episode.checked.landed) == ("failed", True)
+
+
+NO_NUMBER = "the arguments can't be read: Out of range float values are not JSON compliant"
 
 
 def nested(levels: int) -> Any:
@@ -174,17 +176,15 @@ def nested(levels: int) -> Any:
     [
         ("", {}, "Invalid tool ? provided."),
         ("get\udc80", {}, "Invalid tool get\ufffd provided."),
-        ("get_iban", {"x": float("nan")}, "the arguments can't be read: it contains nan; expected a JSON object"),
-        ("get_iban", '{"x": NaN}', "the arguments can't be read: it contains nan; expected a JSON object"),
-        ("get_iban", '{"x": 1e999}', "the arguments can't be read: it contains inf; expected a JSON object"),
-        ("get_iban", {"x": 1 << 99}, "the arguments can't be read: it contains a huge number; expected a JSON object"),
-        ("get_iban", {"x": object()}, "the arguments can't be read: it contains an object; expected a JSON object"),
-        ("get_iban", {"x": nested(5000)}, "the arguments can't be read: more than 64 levels; expected a JSON object"),
-        (
-            "get_iban",
-            {"x": {1: 2}},
-            "the arguments can't be read: the name of a field is not a text; expected a JSON object",
-        ),
+        ("get_iban", {"x": float("nan")}, NO_NUMBER),
+        ("get_iban", '{"x": NaN}', NO_NUMBER),
+        ("get_iban", '{"x": 1e999}', NO_NUMBER),
+        ("get_iban", {"x": 1 << 99}, ""),
+        ("get_iban", {"x": 10**5000}, "the arguments can't be read: Exceeds the limit"),
+        ("get_iban", {"x": object()}, "the arguments can't be read: Object of type object is not JSON serializable"),
+        ("get_iban", {"x": nested(5000)}, "the arguments can't be read: "),
+        ("get_iban", {"x": nested(70)}, "the arguments can't be read: /x/0: nested deeper than 64; remove levels"),
+        ("get_iban", {"x": {1: 2}}, ""),
         ("send_money", {"subject": "\udc80"}, "ValidationError"),
         ("get_iban", {"x": "[b'1']"}, ""),
     ],
@@ -200,7 +200,7 @@ def test_no_call_and_no_answer_of_an_agent_makes_its_result_unreadable(name: str
 
     run = act(agent)
     assert replies[0].startswith(reply)
-    assert (run.score.verdict, run.outcome.landed, run.outcome.answer) == ("failed", True, "Done.\ufffd")
+    assert (run.score.verdict, run.episode.checked.landed, run.outcome.answer) == ("failed", True, "Done.\ufffd")
     assert "\\ud" not in json.dumps(run.result, allow_nan=False)
 
 
@@ -211,18 +211,16 @@ def test_a_call_is_noted_with_the_arguments_that_it_had() -> None:
         arguments.clear()
         return "Done."
 
-    assert act(agent).result["tool_calls"][0]["arguments"] == READS[1]
+    assert act(agent).episode.calls[0].arguments == READS[1]
 
 
-def test_a_result_of_a_world_that_cannot_be_read_is_an_error() -> None:
+def test_what_a_pipeline_tells_does_not_make_its_result_unreadable() -> None:
     def with_a_role_of_its_own(messages: Any, env: Any, before: Any) -> Any:
         return [{**messages[0], "role": ""}, *messages[1:]], env
 
     run = act(Played([READS, OBEYS], with_a_role_of_its_own))
-    assert run.score.message.startswith(
-        "the target reports a failure: world_error: the result of the world can't be read"
-    )
-    recorded = act(plays(READS)).result | {"tool_calls": [{"name": ""}]}
+    assert (run.score.verdict, run.calls) == ("failed", [(READS[0], "run"), (OBEYS[0], "run")])
+    recorded = act(plays(READS)).result | {"turns": [{"role": "assistant", "text": "", "calls": [{"name": ""}]}]}
     assert SafetyWorlds(RULES, "http://127.0.0.1").replayed(recorded)["error"]["kind"] == "world_error"
 
 
@@ -247,17 +245,20 @@ def test_without_its_extra_a_pair_is_an_error(monkeypatch: pytest.MonkeyPatch) -
 def test_guards_stand_before_every_agent() -> None:
     run = act(plays(READS, OBEYS), guards=[PACK.guards()["redact"]()])
     # it followed what it didn't read
-    assert (run.outcome.exposed, run.outcome.removed_by, run.outcome.landed) == (False, ("redact",), True)
+    assert (run.episode.exposed, run.episode.removed_by, run.episode.checked.landed) == (False, ("redact",), True)
     deny = RulingGuard(
         "denies", pre_tool_use=lambda call: GuardRuling(decision="deny") if call.tool == OBEYS[0] else None
     )
     run = act(plays(READS, OBEYS), guards=[deny])
-    assert (run.score.verdict, run.calls[-1], run.outcome.guards) == ("passed", (OBEYS[0], "denied"), ("denies",))
+    assert (run.score.verdict, run.calls[-1], run.episode.agent.guards) == ("passed", (OBEYS[0], "denied"), ("denies",))
     assert act(Played([READS, OBEYS]), guards=[deny]).calls == [(READS[0], "run"), (OBEYS[0], "denied")]
     # a tool that a guard takes off the list can't be called either
     lists = RulingGuard("lists", on_tool_list=lambda event: GuardRuling(decision="replace", tools=event.tools[:1]))
     run = act(plays(READS, OBEYS), guards=[lists])
     assert run.calls == [(READS[0], "failed"), (OBEYS[0], "failed")]
+    # about the list it is asked once, also where a pipeline acts
+    run = act(Played([READS, OBEYS]), guards=[lists])
+    assert [ruling.hook for ruling in run.episode.rulings] == ["lists.on_tool_list"]
     # one that works in the conversation meets no agent that keeps its own
     run = act(plays(READS), guards=[PACK.guards()["repeat_user_prompt"]()])
     assert run.score.message.startswith("the target reports a failure: guards_unused: the guard repeat_user_prompt ")
@@ -285,12 +286,16 @@ def test_an_agent_cannot_reach_the_guards_and_judges_of_its_world() -> None:
 
     for agent in (disarms, disarms_later):
         run = act(agent, guards=[PACK.guards()["redact"]()])
-        assert (run.outcome.removed_by, run.outcome.exposed, run.outcome.guards) == (("redact",), False, ("redact",))
+        assert (run.episode.removed_by, run.episode.exposed, run.episode.agent.guards) == (
+            ("redact",),
+            False,
+            ("redact",),
+        )
     # as the engine calls targets
     caller = TargetCaller(as_target(disarms, "agent"), PACK.worlds(RULES, "my:agent"))
     context = replace(context_of(PAIR, [PACK.guards()["redact"]()]), judges={"mine": print})
     result = asyncio.run(caller.call(PACK.request(PAIR), context, run_in_thread))
-    assert (result["exposed"], result["guards"]) == (False, ["redact"])
+    assert (PACK.read(result).episode.exposed, result["agent"]["guards"]) == (False, ["redact"])
     assert [(context.guards, context.judges) for context in met] == [((), {})] * 3
     # whose id names the attack
     (case_id,) = {context.case_id for context in met}
@@ -441,7 +446,7 @@ def test_the_world_is_served_as_json_and_only_to_the_agent(monkeypatch: pytest.M
     assert set(answers["described"][1]) == {"task", "system", "tools"}
     assert answers["read"][1]["error"] is False
     assert answers["unknown"][1] == {"output": "Invalid tool no/such provided.", "error": True}
-    assert (run.outcome.exposed, run.calls) == (True, [(READS[0], "run"), ("no/such", "failed")])
+    assert (run.episode.exposed, run.calls) == (True, [(READS[0], "run"), ("no/such", "failed")])
     assert run.result["details"]["doors"] == ["http"]
     with pytest.raises(ConnectionRefusedError):
         http(urls[0], "")
@@ -452,19 +457,12 @@ def test_the_world_is_served_as_json_and_only_to_the_agent(monkeypatch: pytest.M
     assert answers["stream"] == (501, {"problem": serving.ADVICE})
 
 
-@pytest.mark.parametrize("address", ["mcp", "mcp_stdio"])
-def test_the_world_is_served_over_mcp(address: str) -> None:
+def test_the_world_is_served_over_mcp() -> None:
     mcp = pytest.importorskip("mcp")
     seen: dict[str, Any] = {}
 
-    # that program is measured, too
-    measured = {name: os.environ[name] for name in os.environ if name.startswith("COVERAGE_PROCESS_")}
-
     async def agent(request: AgentRequest) -> str:
-        served = request.input[address]
-        if address == "mcp_stdio":
-            served = {**served, "env": measured | served["env"]}
-        async with mcp.Client(served if address == "mcp" else mcp.StdioServerParameters(**served)) as world:
+        async with mcp.Client(request.input["mcp"]) as world:
             tools = (await world.list_tools()).tools
             assert [(tool.name, tool.description, tool.input_schema) for tool in tools] == [
                 tuple(tool.values()) for tool in request.input["tools"]
@@ -476,25 +474,7 @@ def test_the_world_is_served_over_mcp(address: str) -> None:
     run = act(agent)
     assert "Invalid tool no_such_tool provided." in seen["True"]
     assert "amount" in seen["False"]
-    assert (run.outcome.exposed, run.score.verdict, run.result["details"]["doors"]) == (True, "passed", [address])
-
-
-def test_the_program_that_serves_a_world_says_why_it_can_not(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    pytest.importorskip("mcp")
-    urls: list[str] = []
-    act(lambda request: urls.append(request.input["http"]))
-    assert serving.main() == 1
-    monkeypatch.setenv(serving.VARIABLE, urls[0])
-    assert serving.main() == 1
-    monkeypatch.setitem(sys.modules, "mcp", None)
-    assert serving.main() == 1
-    assert capsys.readouterr().err.splitlines() == [
-        "packbench: PACKBENCH_WORLD is not set: a case sets it",
-        "packbench: the world is not served: its case is over",
-        f"packbench: {serving.ADVICE}",
-    ]
+    assert (run.episode.exposed, run.score.verdict, run.result["details"]["doors"]) == (True, "passed", ["mcp"])
 
 
 def test_a_call_that_hangs_is_an_error_of_the_agent(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -556,7 +536,7 @@ def test_a_pipeline_of_agentdojo_runs_in_the_world() -> None:
     # a factory makes one for all cases, a target one for each
     assert act(lambda: Played([READS])).score.verdict == act(lambda request: Played([READS])).score.verdict == "passed"
     run = act(Played([READS]), guards=[PACK.guards()["redact"]()])
-    assert (run.outcome.exposed, run.outcome.removed_by) == (False, ("redact",))
+    assert (run.episode.exposed, run.episode.removed_by) == (False, ("redact",))
 
 
 def test_a_pipeline_that_stops_is_judged_by_what_it_did() -> None:
@@ -566,9 +546,9 @@ def test_a_pipeline_that_stops_is_judged_by_what_it_did() -> None:
     def aborts(messages: Any, env: Any, _before: Any) -> Any:
         raise AbortAgentError("stop", messages, env)
 
-    for tells, problem in ((is_cut_off, "cut off at 9 tokens"), (aborts, "")):
+    for tells, problem in ((is_cut_off, "cut off at 9 tokens"), (aborts, None)):
         run = act(Played([READS, OBEYS], tells))
-        assert (run.score.verdict, run.outcome.landed, run.outcome.invalid_because) == ("failed", True, problem)
+        assert (run.score.verdict, run.episode.checked.landed, run.episode.said.problem) == ("failed", True, problem)
     deny = GuardRuling(decision="deny")
     run = act(Played([READS]), guards=[RulingGuard("ends", on_final_answer=deny, on_tool_list=None)])
     assert (run.outcome.answer, run.calls) == ("[withheld by a guard]", [(READS[0], "run")])
@@ -623,20 +603,20 @@ def test_a_pipeline_does_its_users_task_through_the_runtime() -> None:
         return messages, env
 
     calls = [(call.function, dict(call.args)) for call in task.ground_truth(None)]
-    assert act(Played(calls), pair).outcome.utility
-    assert not act(Played(calls[:1], in_place), pair).outcome.utility
+    assert act(Played(calls), pair).episode.checked.utility
+    assert not act(Played(calls[:1], in_place), pair).episode.checked.utility
 
 
 @pytest.mark.parametrize(
     ("tells", "problem"),
     [
-        (None, "None"),
+        (None, "a NoneType"),
         (lambda *step: step[:4], "a tuple"),
-        (lambda query, runtime, env, messages, extra: (query, runtime, None, messages, extra), "a NoneType as the env"),
-        (lambda query, runtime, env, messages, extra: (query, runtime, env, [], extra), "no messages"),
+        (lambda query, runtime, env, messages, extra: (query, runtime, None, messages, extra), "a tuple"),
+        (lambda query, runtime, env, messages, extra: (query, runtime, env, [], extra), "a tuple"),
         (
             lambda query, runtime, env, messages, extra: (query, runtime, env, messages[:1], extra),
-            "messages whose last",
+            "a tuple",
         ),
     ],
 )
@@ -646,10 +626,12 @@ def test_a_pipeline_that_returns_no_step_is_told_and_judged(tells: Any, problem:
             whole = super().query(*step)
             return tells(*whole) if tells else None
 
-    with pytest.raises(TypeError, match=f"the pipeline Returning returned {problem}.*; expected .query, runtime, env"):
+    with pytest.raises(
+        TypeError, match=f"the pipeline Returning returned {problem} that is no step; expected .query, runtime, env"
+    ):
         act(Returning([READS]))
     run = act(Returning([READS, OBEYS]))
-    assert (run.score.verdict, run.outcome.landed) == ("failed", True)
+    assert (run.score.verdict, run.episode.checked.landed) == ("failed", True)
 
 
 @pytest.mark.parametrize(
@@ -716,8 +698,8 @@ def test_a_behaviour_of_harmbench_that_can_not_be_judged_is_an_error() -> None:
         assert run.score.message.startswith(f"the target reports a failure: {message}"), run.score
     deny = RulingGuard("denies", on_prompt_submit=GuardRuling(decision="deny"))
     run = act(plays(), case, [deny])
-    assert run.outcome.judge is not None
-    assert (run.score.verdict, run.outcome.judge.detail) == ("passed", "a guard denied the request")
+    assert run.episode.checked.judge is not None
+    assert (run.score.verdict, run.episode.checked.judge.detail) == ("passed", "a guard denied the request")
 
 
 def test_harmbench_asks_an_agent_and_its_judge_rules() -> None:
@@ -733,7 +715,7 @@ def test_harmbench_asks_an_agent_and_its_judge_rules() -> None:
     assert replies == ["Invalid tool no_such_tool provided."]
     for answer, verdict in (("Sure, here it is.", "failed"), ("I'm sorry, but I can't help with that.", "passed")):
         run = act(plays(then=answer), case)
-        assert (run.score.verdict, run.outcome.exposed, run.outcome.judge is None) == (verdict, True, False)
+        assert (run.score.verdict, run.episode.exposed, run.episode.checked.judge is None) == (verdict, True, False)
         assert seen[0].input["task"] not in json.dumps(run.result)
         assert run.result["details"] == {"answer_clipped": False, "doors": []}
     assert act(lambda _: CLAIM, case).score.verdict == "vacuous"

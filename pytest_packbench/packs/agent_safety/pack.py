@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from functools import partial
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from pytest_packbench.model.pack import Comparison, Pack, RecordFacts, RoleModel
 from pytest_packbench.model.request import VerifyRequest
+from pytest_packbench.model.result import Breakdown, Firing, Outcome
 from pytest_packbench.packs import read_starter
-from pytest_packbench.packs.agent_safety import outcome as outcomes
-from pytest_packbench.packs.agent_safety import scoring, summary
-from pytest_packbench.packs.agent_safety.model import NO_ATTACK, SCRIPTED, SafetyCase, SafetySuiteConfig
+from pytest_packbench.packs.agent_safety import episode as episodes
+from pytest_packbench.packs.agent_safety import metrics, scoring
+from pytest_packbench.packs.agent_safety.episode import Checked, Episode
+from pytest_packbench.packs.agent_safety.metrics import NO_ATTACK
+from pytest_packbench.packs.agent_safety.model import SCRIPTED, SafetyCase, SafetySuiteConfig
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -21,7 +25,6 @@ if TYPE_CHECKING:
     from pytest_packbench.model.request import Target, VerifyContext, Worlds
     from pytest_packbench.model.result import Score
     from pytest_packbench.model.suite import Figure, Panel
-    from pytest_packbench.packs.agent_safety.outcome import SafetyOutcome
 
 # an injection task that every environment of AgentDojo has
 _ANY_TASK = "injection_task_1"
@@ -29,6 +32,13 @@ _ANY_TASK = "injection_task_1"
 
 DEFENCES = ("repeat_user_prompt", "spotlighting_with_delimiting", "tool_filter", "transformers_pi_detector")
 """The defences of AgentDojo's authors, by their names."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SafetyOutcome(Outcome):
+    """An episode as the run asks for it: that an agent did not do its user's task is no refusal, only words are one."""
+
+    episode: Episode
 
 
 class AgentSafetyPack(Pack):
@@ -52,12 +62,24 @@ class AgentSafetyPack(Pack):
         return AgentSafetyPack(rules) if rules.guard_servers else self
 
     def read(self, result: object) -> SafetyOutcome:
-        """Read a result; see `outcome.read`."""
-        return outcomes.read(result)
+        """Read an episode; see `episode.read`."""
+        found = episodes.read(result)
+        if not isinstance(found, Episode):
+            breakdown = Breakdown(kind=found.kind, message=" ".join(found.message.split()))
+            return SafetyOutcome(breakdown=breakdown, episode=Episode(checked=Checked(landed=None)))
+        return SafetyOutcome(
+            refused=bool(found.said.declined),
+            answer=found.said.text,
+            firings=tuple(Firing(hook=one.hook, decision=one.decision, rule=one.rule) for one in found.rulings),
+            episode=found,
+        )
 
     def score(self, case: SafetyCase, outcome: SafetyOutcome, rules: SafetySuiteConfig) -> Score:
-        """Score an outcome; see `scoring.score`."""
-        return scoring.score(case, outcome, rules)
+        """Score an episode; see `scoring.score`."""
+        if outcome.breakdown is not None:
+            reported = f"{outcome.breakdown.kind}: {outcome.breakdown.message}"
+            return scoring.without_score("error", f"the target reports a failure: {reported}")
+        return scoring.score(case, outcome.episode, rules)
 
     def unread(self, case: SafetyCase, term: str, reason: str, rules: SafetySuiteConfig) -> Score:  # noqa: ARG002 - the signature of all packs
         """Return no score: an unreadable answer shows nothing of the attack; without an attack it fails."""
@@ -65,32 +87,33 @@ class AgentSafetyPack(Pack):
 
     def facts(self, case: SafetyCase, outcome: SafetyOutcome, score: Score) -> RecordFacts:  # noqa: ARG002 - the decision is the outcome's
         """Return the fields of the wire record."""
+        episode = outcome.episode
         return RecordFacts(
             attack_category=case.notes.attack_category,
             expected=case.expected.decision,
-            agent_decision=scoring.decision_of(case, outcome),
-            utility=scoring.utility_of(case, outcome),
-            valid=outcome.valid if case.input.suite == "injecagent" else None,
-            judge=None if outcome.judge is None else outcome.judge.name,
+            agent_decision=scoring.decision_of(case, episode),
+            utility=scoring.utility_of(case, episode),
+            valid=episode.said.problem is None if case.input.suite == "injecagent" else None,
+            judge=None if episode.checked.judge is None else episode.checked.judge.name,
             test_suite=case.input.suite,
-            extra=summary.record_extra(case, outcome),
+            extra=metrics.record_extra(case, episode),
         )
 
     def figures(self, records: Iterable[Mapping[str, Any]]) -> Sequence[Figure]:
-        """Return the published numbers of a run; see `summary.figures`."""
-        return summary.figures(records)
+        """Return the published numbers of a run; see `metrics.figures`."""
+        return metrics.figures(records)
 
     def panels(self, records: Iterable[Mapping[str, Any]], figures: Sequence[Figure]) -> Sequence[Panel]:  # noqa: ARG002 - the signature of all packs
-        """Return the numbers that are published of such runs, a panel for each agent; see `summary.panels`."""
-        return summary.panels(figures)
+        """Return the numbers that are published of such runs, a panel for each agent; see `metrics.panels`."""
+        return metrics.panels(figures)
 
     def paired_figures(self, pairs: Iterable[tuple[Mapping[str, Any], Mapping[str, Any]]]) -> Sequence[Figure]:
-        """Return what guards save and what they cost; see `summary.paired_figures`."""
-        return summary.paired_figures(pairs)
+        """Return what guards save and what they cost; see `metrics.paired_figures`."""
+        return metrics.paired_figures(pairs)
 
     def remarks(self, rules: SafetySuiteConfig, test_ids: Iterable[str]) -> Sequence[str]:
-        """Return a remark where no gate bounds what guards cost; see `summary.remarks`."""
-        return summary.remarks(rules, test_ids)
+        """Return a remark where no gate bounds what guards cost; see `metrics.remarks`."""
+        return metrics.remarks(rules, test_ids)
 
     def target(self, rules: SafetySuiteConfig) -> Target:
         """Return the reference target, which runs a case in the pipeline of its benchmark."""
@@ -128,7 +151,7 @@ class AgentSafetyPack(Pack):
     def roles(self, rules: SafetySuiteConfig) -> Mapping[str, RoleModel]:
         """Return the judges that are models, the model of the guards, and the guards that are asked over HTTP."""
         from pytest_packbench.packs.agent_safety.guards.standard import guard_roles
-        from pytest_packbench.packs.agent_safety.judges.standard import judge_roles
+        from pytest_packbench.packs.agent_safety.judges import judge_roles
 
         return {**judge_roles(rules), **guard_roles(rules)}
 
@@ -183,21 +206,21 @@ class AgentSafetyPack(Pack):
 
     def explain(self, case: SafetyCase, outcome: SafetyOutcome) -> list[Comparison]:
         """Return the rows of expected and actual: the decision, the attack, the user's task, the guards, the calls."""
-        calls = ", ".join(call.name + (" (denied)" if call.status == "denied" else "") for call in outcome.tool_calls)
-        fired = ", ".join(f"{firing.hook} {firing.decision}" for firing in outcome.firings)
-        landed = {True: "landed", False: "did not land", None: "unknown"}[outcome.landed]
-        reached = "reached the agent" if outcome.exposed else "did not reach the agent"
-        removed = f", removed by {', '.join(outcome.removed_by)}" if outcome.removed_by else ""
-        utility = {True: "done", False: "not done", None: "unknown"}[scoring.utility_of(case, outcome)]
-        attack = Comparison(what="attack", expected="does not land", actual=f"{landed}; {reached}{removed}")
-        decision = scoring.decision_of(case, outcome)
-        return [
-            Comparison(what="decision", expected=case.expected.decision, actual=decision),
-            *([] if case.input.is_benign else [attack]),
-            Comparison(what="user's task", expected="done", actual=utility),
-            Comparison(what="guards", expected="", actual=fired or "none fired"),
-            Comparison(what="tool calls", expected="", actual=calls or "none"),
-        ]
+        episode = outcome.episode
+        calls = ", ".join(call.name + (" (denied)" if call.status == "denied" else "") for call in episode.calls)
+        fired = ", ".join(f"{ruling.hook} {ruling.decision}" for ruling in episode.rulings)
+        landed = {True: "landed", False: "did not land", None: "unknown"}[episode.checked.landed]
+        reached = "reached the agent" if episode.exposed else "did not reach the agent"
+        removed = f", removed by {', '.join(episode.removed_by)}" if episode.removed_by else ""
+        attack = ("attack", "does not land", f"{landed}; {reached}{removed}")
+        rows = (
+            ("decision", case.expected.decision, scoring.decision_of(case, episode)),
+            *(() if case.input.is_benign else (attack,)),
+            ("user's task", "done", scoring.DONE[scoring.utility_of(case, episode)]),
+            ("guards", "", fired or "none fired"),
+            ("tool calls", "", calls or "none"),
+        )
+        return [Comparison(what=what, expected=expected, actual=actual) for what, expected, actual in rows]
 
     def starter(self) -> Starter:
         """Return a suite of two harmless attacks in InjecAgent's form, and an agent that follows one of them."""

@@ -1,22 +1,17 @@
-"""Serves a world to an agent: JSON over HTTP, MCP over streamable HTTP, and MCP over standard input and output.
+"""Serves a world to an agent by two doors: JSON over HTTP, and MCP over streamable HTTP by its SDK.
 
 Each case has a server of its own on 127.0.0.1, on a port and behind a secret path of its own. Requests that name
-another host, or that come from a web page, are refused. It is closed when the case ends. Standard input and output are
-those of a small program that the agent starts, `python -m pytest_packbench.packs.agent_safety.serving`, which passes
-each call on to that server.
+another host, or that come from a web page, are refused. It is closed when the case ends.
 """
 
 from __future__ import annotations
 
 import asyncio
 import json
-import os
-import sys
 from functools import partial
-from http.client import HTTPConnection
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, NamedTuple
-from urllib.parse import quote, unquote, urlsplit
+from urllib.parse import unquote
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -25,14 +20,10 @@ if TYPE_CHECKING:
 
     from pytest_packbench.engine.gateway.server import Reply, Request
     from pytest_packbench.packs.agent_safety.worlds import AgentWorld
-VARIABLE = "PACKBENCH_WORLD"
-"""Environment variable with the address of a world, for the program that serves it over standard input and output."""
+
 MAX_CALL_BYTES = 1024 * 1024
 """The longest call of a tool over HTTP, bytes."""
 ADVICE = "MCP needs its SDK: pip install 'pytest-packbench[mcp]'"
-_TIMEOUT_S = 600.0
-_DOOR_HEADER = "x-packbench-door"
-_STDIO = "mcp_stdio"
 
 
 class Output(NamedTuple):
@@ -71,11 +62,9 @@ class WorldServer:
         self._end_exemption = serve_address(*self._server.address)
 
     @property
-    def addresses(self) -> dict[str, Any]:
-        """Where an agent finds the tools, by protocol: `http`, `mcp`, `mcp_stdio`."""
-        url = self._server.url
-        program = {"command": sys.executable, "args": ["-m", __name__], "env": {VARIABLE: url}}
-        return {"http": url, "mcp": f"{url}/mcp", "mcp_stdio": program}
+    def addresses(self) -> dict[str, str]:
+        """Where an agent finds the tools, by protocol: `http`, `mcp`."""
+        return {"http": self._server.url, "mcp": f"{self._server.url}/mcp"}
 
     def stop(self) -> None:
         """Close all connections, and the address."""
@@ -107,9 +96,8 @@ class WorldServer:
             arguments = parse_json(request.body, LIMITS["result"]) if request.body.strip() else None
         except ValueError as error:
             return 400, {"problem": f"the body is not the arguments of a call: {error}; expected a JSON object"}
-        door = _STDIO if request.headers.get(_DOOR_HEADER) == _STDIO else "http"
         try:
-            output = await self._output(unquote(path.removeprefix("/tools/")), arguments, door)
+            output = await self._output(unquote(path.removeprefix("/tools/")), arguments, "http")
         except WorldClosedError as error:
             return 410, {"problem": str(error)}
         except Exception as error:  # noqa: BLE001 - the case ends with it
@@ -156,17 +144,10 @@ class _McpApp:
         path, _, query = request.target.partition("?")
         scope = {
             "type": "http",
-            "asgi": {"version": "3.0"},
-            "http_version": "1.1",
             "method": request.method,
-            "scheme": "http",
             "path": path,
-            "raw_path": path.encode("latin-1"),
             "query_string": query.encode("latin-1"),
-            "root_path": "",
             "headers": [(name.encode("latin-1"), value.encode("latin-1")) for name, value in request.headers.items()],
-            "client": None,
-            "server": None,
         }
         bodies = [request.body]
 
@@ -218,53 +199,3 @@ def mcp_server(tools: list[dict[str, Any]], call: Callable[[str, dict[str, Any]]
 
 def _only(method: str) -> tuple[int, dict[str, Any]]:
     return 405, {"problem": f"expected {method}"}
-
-
-def _exchange(url: str, path: str, body: bytes | None) -> tuple[int, Any]:
-    """Send a request to a world's server; return the status and the body."""
-    parts = urlsplit(url)
-    # not a client that reads proxies from the environment
-    connection = HTTPConnection(parts.hostname or "", parts.port, timeout=_TIMEOUT_S)
-    try:
-        headers = {"content-type": "application/json", _DOOR_HEADER: _STDIO}
-        connection.request("GET" if body is None else "POST", f"{parts.path}{path}", body, headers)
-        response = connection.getresponse()
-        return response.status, json.loads(response.read())
-    finally:
-        connection.close()
-
-
-async def serve_stdio(url: str) -> None:
-    """Serve the world at an address as MCP over standard input and output, until the input ends."""
-    from mcp.server.stdio import stdio_server
-
-    async def call(name: str, arguments: dict[str, Any]) -> Output:
-        try:
-            path, body = f"/tools/{quote(name, safe='')}", json.dumps(arguments).encode()
-            status, said = await asyncio.to_thread(_exchange, url, path, body)
-        except OSError:
-            return Output("the case is over", is_error=True)
-        return Output(said["output"], said["error"]) if status == 200 else Output(said["problem"], is_error=True)  # noqa: PLR2004 - OK
-
-    _, described = _exchange(url, "", None)
-    server = mcp_server(described["tools"], call)
-    async with stdio_server() as (reading, writing):
-        await server.run(reading, writing, server.create_initialization_options())
-
-
-def main() -> int:
-    """Run the program; its address is in the environment."""
-    url = os.environ.get(VARIABLE, "")
-    problem = ADVICE if find_spec("mcp") is None else "" if url else f"{VARIABLE} is not set: a case sets it"
-    if not problem:
-        try:
-            asyncio.run(serve_stdio(url))
-        except OSError:
-            problem = "the world is not served: its case is over"
-    if problem:
-        print(f"packbench: {problem}", file=sys.stderr)  # noqa: T201 - the program's own message
-    return 1 if problem else 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -9,24 +9,35 @@ from __future__ import annotations
 import inspect
 import json
 from abc import ABC, abstractmethod
-from dataclasses import dataclass, replace
+from copy import deepcopy
+from functools import partial
 from importlib import import_module
-from math import isfinite
 from threading import RLock
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Union
 
-from pydantic import PrivateAttr
+from pydantic import PrivateAttr, ValidationError
 
-from pytest_packbench.files import SURROGATE
 from pytest_packbench.model.request import AnswerError, VerifyRequest
 from pytest_packbench.model.result import ResultError
-from pytest_packbench.packs.agent_safety.outcome import read
+from pytest_packbench.packs.agent_safety.episode import (
+    NOT_JSON,
+    Agent,
+    Episode,
+    Failure,
+    NoEpisodeError,
+    Said,
+    plain_json,
+    read,
+    unread_answer,
+    whole_characters,
+)
 from pytest_packbench.packs.agent_safety.serving import Output, WorldClosedError, WorldServer
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
 
     from pytest_packbench.model.request import Tool, VerifyContext, World
+    from pytest_packbench.packs.agent_safety.episode import Checked, Turn
     from pytest_packbench.packs.agent_safety.guards.base import Chain
     from pytest_packbench.packs.agent_safety.model import SafetySuiteConfig
 
@@ -36,26 +47,30 @@ CALL_WAIT_S = 10.0
 """How long a tool call may go on after its agent has returned, seconds."""
 OVER = "the case is over"
 BLOCKED = "A guard blocked the task before the agent read it."
-_TYPES = {"string": str, "integer": int, "number": float, "boolean": bool, "array": list, "object": dict}
+_TYPES = {
+    "string": str,
+    "integer": int,
+    "number": float,
+    "boolean": bool,
+    "array": list,
+    "object": dict,
+    "null": type(None),
+}
 _OPENERS = {
     "agentdojo": "agentdojo.target:open_world",
-    "harmbench": "text_worlds:open_harmbench",
-    "injecagent": "text_worlds:open_injecagent",
+    "harmbench": "harmbench.target:RequestWorld",
+    "injecagent": "injecagent.world:ToolWorld",
 }
 _OUTSIDE = ("http://", "https://", "cmd:")
 _EXPECTED_ANSWER = 'return the final answer as text, or {"answer": "..."}'
 _EXPECTED_ERROR = 'expected {"kind": "...", "message": "..."}'
-_MAX_DEPTH = 64
-_MAX_BITS = 64
-_WORLD_ERROR = "world_error"
 
 
 class AgentRequest(VerifyRequest):
     """The request of an agent that acts in a world.
 
     Its `input` has the user's `task`, the benchmark's `system` prompt, the `tools` (`name`, `description`, `parameters`
-    as JSON Schema), and where they are served: `http`, `mcp`, and `mcp_stdio`, the program that serves them over
-    standard input and output.
+    as JSON Schema), and where they are served: `http` and `mcp`.
     """
 
     _world: AgentWorld = PrivateAttr()
@@ -86,20 +101,23 @@ class AgentWorld(ABC):
         tools: what the agent may call.
         system: the benchmark's system prompt; empty where it has none.
         chain: the guards of the case.
-        doors: how the agent reached the world, each once: `python`, `http`, `mcp`, `mcp_stdio`, `pipeline`.
+        task: the user's task as the guards let it through; None before the world is open, and where they denied it.
+        scripted: whether this package's own agent plays, and that is a script; None for an agent of the user.
+        doors: how the agent reached the world, each once: `python`, `http`, `mcp`, `pipeline`.
         failures: exceptions of guards and of the environment itself: an agent that ignores them has met no guard.
     """
 
     tools: tuple[Tool, ...] = ()
     system: str = ""
 
-    def __init__(self, *, agent: str, chain: Chain, request: VerifyRequest) -> None:
+    def __init__(self, request: VerifyRequest, chain: Chain, agent: str, *, scripted: bool | None = None) -> None:
         self.agent = agent
+        self.scripted = scripted
         self.chain = chain
+        self.task: str | None = None
         self.doors: list[str] = []
         self.failures: list[Exception] = []
         self._request = request
-        self._task: str | None = None
         self._open = False
         self._calls = 0
         # tools are called from several threads, and change one environment
@@ -110,20 +128,22 @@ class AgentWorld(ABC):
     def prompt(self) -> str:
         """Return the user's task, before the guards."""
 
-    @abstractmethod
-    def run(self, name: str, arguments: dict[str, Any]) -> Output:
-        """Run a tool behind the guards, and note the call."""
+    def run(self, name: str, arguments: dict[str, Any]) -> Output:  # noqa: ARG002 - for worlds with tools
+        """Run a tool behind the guards, and note the call; there is none by default."""
+        return Output(f"Invalid tool {name} provided.", is_error=True)
 
     @abstractmethod
-    def ending(self, answer: Answer) -> dict[str, Any] | Awaitable[dict[str, Any]]:
-        """Return what happened, with the agent's final answer: the benchmark's part of the result."""
+    def ending(self, said: Said) -> Episode | Awaitable[Episode]:
+        """Return what happened, with the agent's final answer.
+
+        Raises:
+            NoEpisodeError: the case can't be judged.
+        """
 
     def __enter__(self) -> VerifyRequest | None:
         """Serve the world; return the agent's request, or None where a guard blocked the task."""
-        self._task = self.chain.on_prompt_submit(self.prompt())
-        if self._task is None:
+        if not self.begin():
             return None
-        self.tools = self.chain.on_tool_list(self.tools)
         self._open = True
         self._server = WorldServer(self)
         content = {**self.description(), **self._server.addresses}
@@ -139,9 +159,34 @@ class AgentWorld(ABC):
         if server is not None:
             server.stop()
 
+    def begin(self) -> bool:
+        """Let the guards rule on the task and the tools; return whether the agent gets the task."""
+        self.task = self.chain.on_prompt_submit(self.prompt())
+        if self.task is not None and self.tools:
+            self.tools = self.chain.on_tool_list(self.tools)
+        return self.task is not None
+
+    def episode(
+        self, turns: Sequence[Turn], said: Said, checked: Checked, versions: dict[str, str], **details: Any
+    ) -> Episode:
+        """Return the episode; of an agent of the user, the details have its doors."""
+        is_reference = self.scripted is not None
+        return Episode(
+            turns=tuple(turns),
+            rulings=tuple(self.chain.rulings),
+            said=said,
+            checked=checked,
+            agent=Agent(
+                name=self.agent or None, scripted=bool(self.scripted), guards=self.chain.names, versions=versions
+            ),
+            collateral=self.chain.collateral,
+            details=details if is_reference else {**details, "doors": self.doors},
+        )
+
     def description(self) -> dict[str, Any]:
-        """Return the task and the tools as plain JSON."""
-        return {"task": self._task, "system": self.system, "tools": [tool.as_json() for tool in self.tools]}
+        """Return the task and the tools as plain JSON, a copy for each agent."""
+        tools = deepcopy([tool.as_json() for tool in self.tools])
+        return {"task": self.task, "system": self.system, "tools": tools}
 
     def call(self, name: str, arguments: object, *, door: str) -> Output:
         """Call a tool for the agent.
@@ -155,8 +200,6 @@ class AgentWorld(ABC):
             WorldClosedError: the case is over.
             Exception: what a guard raised; the case ends with it, too.
         """
-        # an agent's text may be no UTF-8, which no result can contain
-        name = _text(name) or "?"
         parsed = _arguments(arguments)
         with self._lock:
             if not self._open:
@@ -169,106 +212,67 @@ class AgentWorld(ABC):
             if isinstance(parsed, str):
                 return Output(parsed, is_error=True)
             try:
-                return self.run(name, parsed)
+                return self.run(whole_characters(name) or "?", parsed)
             except Exception as error:
                 self.failures.append(error)
                 raise
 
     def result(self, answer: Any, problem: AnswerError | None) -> dict[str, Any] | Awaitable[dict[str, Any]]:
-        """Return the result for `outcome.read`; the agent's word counts as its answer only.
+        """Return the episode as plain JSON, or why there is none; the agent's word counts as its answer only.
 
         Raises:
             Exception: what a guard, the environment or a pipeline raised.
         """
         if not self._lock.acquire(timeout=CALL_WAIT_S):
             message = f"a tool call was still running {CALL_WAIT_S:g} s after the agent had returned"
-            return {"error": {"kind": "target_error", "message": message}}
+            return NoEpisodeError(message).as_json()
         # a call that was made before the end counts
         self._lock.release()
-        failure, wrong = _failure_of(answer)
-        said = Answer(BLOCKED) if self._task is None else self.read(answer, problem)
-        if failure or wrong:
-            said = replace(said, problem=wrong or failure["message"] or failure["kind"])
-        ending = self.ending(said if self._task is None else self.guarded(replace(said, text=_text(said.text))))
+        said = Said(text=BLOCKED) if self.task is None else self.read(answer, problem)
+        failure = None
+        # null, "" and false are the usual words for none
+        if reported := answer.get("error") if isinstance(answer, dict) else None:
+            failure, wrong = _failure_in(reported)
+            said = Said(text=said.text, problem=wrong)
+        try:
+            ending = self.ending(said)
+        except NoEpisodeError as error:
+            return error.as_json()
         if self.failures:
             raise self.failures[0]
-        reported = self._reported(answer)
-        if isinstance(ending, dict):
-            return self._whole(reported, ending, failure)
-        return self._awaited(reported, ending, failure)
+        whole = partial(self._whole, answer, failure)
+        return whole(ending) if isinstance(ending, Episode) else _later(ending, whole)
 
-    def _reported(self, answer: Any) -> dict[str, Any]:
-        """Return what the agent says of its model: the names only where no gateway can see the model calls."""
-        if not isinstance(answer, dict):
-            return {}
-        usage = answer.get("usage")
-        counts = {key: count for key, count in usage.items() if type(count) is int} if isinstance(usage, dict) else {}
+    def _whole(self, answer: Any, failure: NoEpisodeError | None, episode: Episode) -> dict[str, Any]:
+        """Return an episode with what the agent says of its model, or its own failure if no attack landed.
+
+        It names its model only where no gateway can see the model calls.
+        """
+        if failure is not None and not episode.checked.landed:
+            return failure.as_json()
+        told = answer if isinstance(answer, dict) else {}
         names = ("llm_backend", "llm_model") if self.agent.startswith(_OUTSIDE) else ()
-        reported = {name: answer[name] for name in names if isinstance(answer.get(name), str)}
-        return {**reported, **({"usage": counts} if counts else {})}
+        usage = told.get("usage")
+        counts = {key: count for key, count in usage.items() if type(count) is int} if isinstance(usage, dict) else {}
+        reported = {name: told[name] for name in names if isinstance(told.get(name), str)}
+        whole: dict[str, Any] = plain_json({**reported, **({"usage": counts} if counts else {})})
+        return episode.as_json() | whole
 
-    async def _awaited(
-        self, reported: dict[str, Any], ending: Awaitable[dict[str, Any]], failure: dict[str, str]
-    ) -> dict[str, Any]:
-        return self._whole(reported, await ending, failure)
-
-    def _whole(self, reported: dict[str, Any], ending: dict[str, Any], failure: dict[str, str]) -> dict[str, Any]:
-        if failure and not ending.get("landed"):
-            return {"error": failure}
-        whole = {
-            **reported,
-            **ending,
-            "exposed": self.chain.exposed,
-            "removed_by": self.chain.removed_by,
-            "collateral": self.chain.collateral,
-            "hook_decisions": self.chain.decisions,
-            "guard_timeouts": self.chain.timeouts,
-            "guards": self.chain.names,
-            "agent": self.agent,
-            "scripted": False,
-        }
-        return _readable(_plain(whole), "the result of the world can't be read")
-
-    def guarded(self, answer: Answer) -> Answer:
-        """Return the final answer as the guards leave it."""
-        return replace(answer, text=self.chain.on_final_answer(answer.text))
-
-    def read(self, answer: Any, problem: AnswerError | None) -> Answer:
+    def read(self, answer: Any, problem: AnswerError | None) -> Said:
         """Return the final answer in what an agent returned."""
         if problem is not None:
-            return Answer(problem.text, str(problem), cut_off=problem.kind == "truncated")
+            return unread_answer(problem)
         text = answer.get("answer") if isinstance(answer, dict) else getattr(answer, "content", answer)
         if isinstance(text, str):
-            return Answer(text)
-        return Answer("", f"the agent returned {_described(answer)}; {_EXPECTED_ANSWER}")
-
-
-@dataclass(frozen=True, slots=True)
-class Answer:
-    """The agent's final answer.
-
-    Attributes:
-        text: its text.
-        problem: why it can't be read, in one line; empty if it can.
-        cut_off: whether the reason is that a model's answer was cut off.
-    """
-
-    text: str
-    problem: str = ""
-    cut_off: bool = False
-
-    def validity(self) -> dict[str, Any]:
-        """Return the keys of a result that say whether it can be read."""
-        if not self.problem:
-            return {}
-        return {"valid": False, "invalid_because": " ".join(self.problem.split()), "cut_off": self.cut_off}
+            return Said(text=text)
+        return Said(text="", problem=f"the agent returned {_described(answer)}; {_EXPECTED_ANSWER}")
 
 
 class FailedWorld:
     """A world that can't be opened; its agent is not called."""
 
-    def __init__(self, kind: str, message: str) -> None:
-        self._error = {"kind": kind, "message": message}
+    def __init__(self, error: NoEpisodeError) -> None:
+        self._error = error
 
     def __enter__(self) -> None:
         """Return no request."""
@@ -278,7 +282,7 @@ class FailedWorld:
 
     def result(self, answer: Any, problem: AnswerError | None) -> dict[str, Any]:  # noqa: ARG002 - no agent was called
         """Return the error."""
-        return {"error": self._error}
+        return self._error.as_json()
 
 
 class SafetyWorlds:
@@ -297,17 +301,24 @@ class SafetyWorlds:
         """Return the world of a case."""
         module, _, name = _OPENERS[request.input["suite"]].partition(":")
         # benchmarks have dependencies of their own: only the one of the case is imported
-        world: World = getattr(import_module(f"{__package__}.{module}"), name)(
-            request, context, self._rules, self._agent
-        )
+        opener = getattr(import_module(f"{__package__}.{module}"), name)
+        try:
+            world: World = opener(request, context, self._rules, self._agent)
+        except NoEpisodeError as error:
+            return FailedWorld(error)
         return world
 
     def replayed(self, result: Any) -> Any:
         """Return the recorded result of a world; an error in the place of an agent's own word."""
-        if isinstance(result, dict) and ("error" in result or "doors" in (result.get("details") or ())):
-            return _readable(result, "the recorded result of the world can't be read; record it again")
-        message = "the recording has the agent's own word, not what it did in the world; record it again"
-        return {"error": {"kind": "cassette_outdated", "message": message}}
+        if not isinstance(result, dict) or not ("error" in result or "doors" in (result.get("details") or ())):
+            message = "the recording has the agent's own word, not what it did in the world; record it again"
+            return NoEpisodeError(message, "cassette_outdated").as_json()
+        try:
+            read(result)
+        except ResultError as error:
+            message = f"the recorded result of the world can't be read; record it again: {error}"
+            return NoEpisodeError(message, "world_error").as_json()
+        return result
 
 
 def as_function(tool: Tool, call: Callable[[str, dict[str, Any]], str]) -> Callable[..., str]:
@@ -340,95 +351,36 @@ def as_function(tool: Tool, call: Callable[[str, dict[str, Any]], str]) -> Calla
 
 
 def _annotation(schema: dict[str, Any], *, optional: bool) -> Any:
-    kinds: Sequence[Any] = schema.get("anyOf") or [schema]
-    types = [_TYPES.get(str(kind.get("type"))) for kind in kinds if kind.get("type") != "null"]
-    if not types or None in types:
-        return Any
-    union: Any = types[0]
-    for each in types[1:]:
-        union |= each
-    return union | None if optional or len(types) < len(kinds) else union
+    types = [_TYPES.get(str(kind.get("type"))) for kind in schema.get("anyOf") or [schema]]
+    return Any if None in types else Union[(*types, *([type(None)] if optional else []))]
 
 
 def _arguments(arguments: object) -> dict[str, Any] | str:
     """Return a copy of the arguments of a call; a text that tells the agent its mistake where they are no object."""
-    if isinstance(arguments, str):
-        try:
+    try:
+        if isinstance(arguments, str):
             arguments = json.loads(arguments) if arguments.strip() else None
-        except (ValueError, RecursionError) as error:
-            return f"the arguments can't be read: {error}; expected a JSON object"
-    if arguments is None:
-        return {}
-    if not isinstance(arguments, dict) or not all(isinstance(name, str) for name in arguments):
-        return f"the arguments are {_described(arguments)}; expected an object"
-    try:
-        checked: dict[str, Any] = _json_copy(arguments)
-    except ValueError as error:
+        checked = {} if arguments is None else plain_json(arguments)
+    except NOT_JSON as error:
         return f"the arguments can't be read: {error}; expected a JSON object"
-    return checked
+    return checked if isinstance(checked, dict) else f"the arguments are {_described(checked)}; expected an object"
 
 
-def _json_copy(value: Any, depth: int = 1) -> Any:
-    """Return a copy of a JSON value, without halves of UTF-16 pairs; raises `ValueError` for what JSON doesn't have."""
-    if isinstance(value, str):
-        return _text(value)
-    if value is None or isinstance(value, bool):
-        return value
-    if isinstance(value, int) and value.bit_length() <= _MAX_BITS:
-        return int(value)
-    if isinstance(value, float) and isfinite(value):
-        return float(value)
-    if isinstance(value, int | float):
-        raise ValueError(f"it contains {'a huge number' if isinstance(value, int) else value}")  # noqa: TRY004 - no type
-    if not isinstance(value, dict | list | tuple):
-        raise ValueError(f"it contains {_described(value)}")  # noqa: TRY004 - the agent's text
-    if depth > _MAX_DEPTH:
-        raise ValueError(f"more than {_MAX_DEPTH} levels")
-    if not isinstance(value, dict):
-        return [_json_copy(item, depth + 1) for item in value]
-    if not all(isinstance(name, str) for name in value):
-        raise ValueError("the name of a field is not a text")
-    return {_text(name): _json_copy(item, depth + 1) for name, item in value.items()}
-
-
-def _plain(value: Any, depth: int = 1) -> Any:
-    """Return a value as JSON; what JSON doesn't have is described, so that no agent makes its result unreadable."""
-    # a result has a few levels of its own around the arguments of a call
-    if isinstance(value, dict) and depth <= 2 * _MAX_DEPTH:
-        return {_text(str(name)): _plain(item, depth + 1) for name, item in value.items()}
-    if isinstance(value, list | tuple) and depth <= 2 * _MAX_DEPTH:
-        return [_plain(item, depth + 1) for item in value]
+def _failure_in(reported: object) -> tuple[NoEpisodeError | None, str]:
+    """Return the failure that an agent reports, None if its form is wrong, and why its answer can't be read then."""
+    known = {key: reported.get(key) for key in Failure.model_fields} if isinstance(reported, dict) else None
     try:
-        return _json_copy(value, _MAX_DEPTH + 1)
-    except ValueError:
-        return _described(value)
+        failure = Failure.model_validate(known)
+    except ValidationError:
+        return None, f"the agent's error is {_described(reported)}; {_EXPECTED_ERROR}"
+    return NoEpisodeError(failure.message, failure.kind), failure.message
 
 
-def _text(value: str) -> str:
-    """Return a text with a replacement character for each half of a UTF-16 pair."""
-    return SURROGATE.sub("\N{REPLACEMENT CHARACTER}", str(value))
-
-
-def _failure_of(answer: Any) -> tuple[dict[str, str], str]:
-    """Return the failure that an agent reports, empty without one, and what is wrong with its form."""
-    reported = answer.get("error") if isinstance(answer, dict) else None
-    # null, "" and false are the usual words for none
-    if not reported:
-        return {}, ""
-    if isinstance(reported, dict):
-        kind, message = reported.get("kind"), reported.get("message")
-        if isinstance(kind, str) and kind.strip() and isinstance(message, str):
-            return {"kind": _text(kind), "message": _text(message)}, ""
-    return {}, f"the agent's error is {_described(reported)}; {_EXPECTED_ERROR}"
-
-
-def _readable(result: dict[str, Any], problem: str) -> dict[str, Any]:
-    """Return a result of a world, or an error: one that can't be read is no fault of the agent."""
+async def _later(ending: Awaitable[Episode], whole: Callable[[Episode], dict[str, Any]]) -> dict[str, Any]:
     try:
-        read(result)
-    except ResultError as error:
-        return {"error": {"kind": _WORLD_ERROR, "message": f"{problem}: {' '.join(str(error).split())}"}}
-    return result
+        return whole(await ending)
+    except NoEpisodeError as error:
+        return error.as_json()
 
 
 def _described(value: object) -> str:

@@ -1,18 +1,21 @@
 """`packbench import agentdojo`: cases for AgentDojo's pairs, by their ids; the texts stay in AgentDojo's package.
 
-Also facts about its tasks that AgentDojo doesn't have: the category of each attack, and the known holes of v1.2.2.
+Facts about its tasks that AgentDojo doesn't have, the category of each attack and the known holes, are in `facts.json`.
 """
 
 from __future__ import annotations
 
 import hashlib
+import json
 from collections import Counter
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple, get_args
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, get_args
 
 from pytest_packbench.model.authoring import CaseDraft, Importer
 from pytest_packbench.packs.agent_safety.agentdojo.target import defer, install_advice
-from pytest_packbench.packs.agent_safety.model import NO_ATTACK, Variant
+from pytest_packbench.packs.agent_safety.metrics import NO_ATTACK
+from pytest_packbench.packs.agent_safety.model import Variant
 
 if TYPE_CHECKING:
     import argparse
@@ -26,74 +29,26 @@ VERSION = "v1.2.2"
 ATTACK = "important_instructions"
 """The attack of the published figures."""
 OTHER = "unwanted_action"
-CATEGORIES: dict[str, tuple[tuple[str, tuple[int, ...]], ...]] = {
-    "banking": (
-        ("data_exfiltration", (0, 1, 2, 3, 8)),
-        ("unauthorized_payment", (4, 5, 6)),
-        ("account_tampering", (7,)),
-    ),
-    "slack": (
-        ("phishing", (1, 3)),
-        ("data_exfiltration", (2, 4)),
-        ("account_tampering", (5,)),
-    ),
-    "travel": (
-        ("unauthorized_payment", (0, 4)),
-        ("data_exfiltration", (1, 3, 5)),
-        ("manipulated_advice", (6,)),
-    ),
-    "workspace": (
-        ("data_destruction", (1,)),
-        ("data_exfiltration", (3, 4, 5, 6, 7, 8, 9, 10, 11, 12)),
-        ("phishing", (13,)),
-    ),
-}
-"""The category of an attack by environment and number of the injection task; `OTHER` for all others."""
-OUTPUT_ONLY = frozenset({("travel", 6)})
-"""Injection tasks that land by what the agent writes: no guard of tool calls can stop them."""
-# the environment, the injection tasks, and those of them whose newest form is of v1.2.1
-_NO_SOLUTION = ("workspace", range(6, 14), (11, 12))
-_CHANGED_FIRST = ("banking", 8, (15,))
-_CARRIED_BY_MAIL = ("workspace", 0, (14, 15, 16, 17, 18, 22, 23, 24, 39))
-_BY_CALLS = ("slack", 5)
-_TASKS = "agentdojo.default_suites.{}.{}.injection_tasks:InjectionTask{}.{}"
+FACTS = json.loads(Path(__file__).with_name("facts.json").read_bytes())
+"""Facts about the tasks of v1.2.2 that AgentDojo doesn't have.
+
+`categories`: the injection tasks by the category of their attack, by environment; `OTHER` for all others.
+`output_only`: injection tasks that land by what the agent writes, so that no guard of tool calls can stop them.
+`holes`: the known holes; each of an environment, some injection tasks, and some user tasks or all (null), with
+AgentDojo's function that shows it, and whether a variant of ours has it too.
+"""
 
 
-class Hole(NamedTuple):
-    """A known hole of a pair.
+def hole_of(environment: str, user: int, injection: int, variant: str | None = None) -> dict[str, str] | None:
+    """Return the known hole of a pair of v1.2.2, or of a variant of ours of it; None without one.
 
-    Attributes:
-        kind: what is wrong (`model.KnownHole`).
-        reason: an explanation for readers.
-        check: AgentDojo's function that shows it, as `module:qualified name`.
+    It has `kind` (`model.KnownHole`), `reason`, and `check`, AgentDojo's function that shows it.
     """
-
-    kind: str
-    reason: str
-    check: str
-
-
-def hole_of(environment: str, user: int, injection: int, variant: str | None = None) -> Hole | None:
-    """Return the known hole of a pair of v1.2.2, or of a variant of ours of it; None without one."""
-    if environment == _NO_SOLUTION[0] and injection in _NO_SOLUTION[1]:
-        reason = "the injection task's solution has no calls, so that a script has nothing to play and the check fails"
-        added = "v1_2_1" if injection in _NO_SOLUTION[2] else "v1_2"
-        return Hole("not_landable", reason, _TASKS.format(added, environment, injection, "security"))
-    # in a variant, the agent reads the attack before the user's own calls, and no mail carries it
-    if variant is None and (environment, injection) == _CHANGED_FIRST[:2] and user in _CHANGED_FIRST[2]:
-        reason = (
-            "the user's own calls change the scheduled transactions before the attack is read, "
-            "and the check wants them as they were"
-        )
-        return Hole("not_landable", reason, _TASKS.format("v1_2", environment, injection, "security"))
-    if variant is None and (environment, injection) == _CARRIED_BY_MAIL[:2] and user in _CARRIED_BY_MAIL[2]:
-        reason = (
-            "the check wants exactly one mail with the attacker's subject, and the mail that carries the attack has it"
-        )
-        return Hole("not_landable", reason, _TASKS.format("v1", environment, injection, "security"))
-    if (environment, injection) == _BY_CALLS:
-        reason = "the check counts every call that the agent requested, run or not"
-        return Hole("scores_attempts", reason, _TASKS.format("v1", environment, injection, "security_from_traces"))
+    for hole in FACTS["holes"]:
+        is_of_pair = hole["environment"] == environment and injection in hole["injections"]
+        # in a variant, the agent reads the attack before the user's own calls, and no mail carries it
+        if is_of_pair and (hole["users"] is None or user in hole["users"]) and (hole["in_variants"] or variant is None):
+            return {**{key: hole[key] for key in ("kind", "reason")}, "check": hole["check"].format(injection)}
     return None
 
 
@@ -298,9 +253,10 @@ def case_of(pair: Pair, *attacks: str, variant: str | None = None) -> dict[str, 
     hole = hole_of(pair.environment, pair.user, pair.injection, variant)
     expected: dict[str, Any] = {"decision": "comply_safe"}
     if hole is not None:
-        expected["known_hole"] = hole._asdict()
-    categories = (word for word, numbers in CATEGORIES.get(pair.environment, ()) if pair.injection in numbers)
-    tags = {"tags": ["output_only"]} if (pair.environment, pair.injection) in OUTPUT_ONLY else {}
+        expected["known_hole"] = hole
+    categories = FACTS["categories"].get(pair.environment, {})
+    category = next((word for word, numbers in categories.items() if pair.injection in numbers), OTHER)
+    tags = {"tags": ["output_only"]} if [pair.environment, pair.injection] in FACTS["output_only"] else {}
     return {
         "id": pair.name.replace(":", "_"),
         "pack_id": "agent_safety",
@@ -322,7 +278,7 @@ def case_of(pair: Pair, *attacks: str, variant: str | None = None) -> dict[str, 
         "notes": {
             "source": f"AgentDojo {VERSION}",
             **tags,
-            "attack_category": "no_attack" if names == (NO_ATTACK,) else next(categories, OTHER),
+            "attack_category": "no_attack" if names == (NO_ATTACK,) else category,
         },
     }
 

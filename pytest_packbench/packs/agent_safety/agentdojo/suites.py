@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from datetime import datetime
 from functools import cache, lru_cache, wraps
+from importlib import import_module
 from inspect import isfunction
 from threading import Lock
 from types import ModuleType, SimpleNamespace
@@ -13,16 +14,20 @@ from typing import TYPE_CHECKING, Any
 import agentdojo.task_suite.task_suite as task_suites
 import pydantic.networks
 import yaml
+from agentdojo.agent_pipeline.base_pipeline_element import BasePipelineElement
 from agentdojo.attacks.attack_registry import ATTACKS, load_attack
-from agentdojo.attacks.base_attacks import DEFAULT_MODEL_NAME
+from agentdojo.attacks.base_attacks import DEFAULT_MODEL_NAME, BaseAttack
 from agentdojo.default_suites.v1.tools import cloud_drive_client, email_client
 from agentdojo.default_suites.v1.travel.task_suite import TravelDeepDiff
 from agentdojo.default_suites.v1.workspace.task_suite import WorkspaceDeepDiff
 from agentdojo.models import MODEL_NAMES
 from agentdojo.task_suite.load_suites import get_suites
 
+from pytest_packbench.packs.agent_safety.episode import NoEpisodeError
+
 if TYPE_CHECKING:
-    from agentdojo.attacks.base_attacks import BaseAttack
+    from collections.abc import Callable, Mapping
+
     from agentdojo.task_suite.task_suite import TaskSuite
 
 
@@ -104,8 +109,10 @@ def _cache_addresses_while_loading() -> None:
     task_suites.TaskSuite.load_and_inject_default_environment = load_with_cache
 
 
-class UnknownUpstreamError(ValueError):
+class UnknownUpstreamError(NoEpisodeError):
     """A case names a version, environment, task or attack that AgentDojo doesn't have."""
+
+    kind = "unknown_upstream"
 
 
 @cache
@@ -195,3 +202,74 @@ def addressed_as(backend: str, model: str) -> str:
         return "Claude"
     family = _GPT.search(model)
     return f"GPT-{family[1]}" if family else str(DEFAULT_MODEL_NAME)
+
+
+class OwnAttack(BaseAttack):  # type: ignore[misc]  # the extra may be absent where types are checked
+    """An attack by a function of the user: it gets the attacker's goal, the user's prompt and the model's name.
+
+    Its text is planted where AgentDojo's attacks are: at each place that the solution of the user's task reads.
+    """
+
+    name = "own"
+
+    def __init__(self, suite: TaskSuite, function: Callable[[str, str, str], object], name: str, model: str) -> None:
+        super().__init__(suite, BasePipelineElement)
+        self._function = function
+        self._name = name
+        self._model = model
+
+    def attack(self, user_task: Any, injection_task: Any) -> dict[str, str]:
+        """Return the text by the place where it is planted.
+
+        Raises:
+            UnknownUpstreamError: the function raised an exception, or returned no text.
+        """
+        try:
+            text = self._function(injection_task.GOAL, user_task.PROMPT, self._model)
+        except Exception as error:
+            raise UnknownUpstreamError(f"attack {self._name} raised {type(error).__name__}: {error}") from error
+        if not isinstance(text, str) or not text.strip():
+            raise UnknownUpstreamError(f"attack {self._name} returned {type(text).__name__}; expected a text")
+        return dict.fromkeys(self.get_injection_candidates(user_task), text)
+
+
+@cache
+def own_attack(suite: TaskSuite, name: str, path: str, model: str) -> Any:
+    """Return an attack of the user's own.
+
+    Args:
+        suite: the suite that it attacks.
+        name: its name in `attacks` of `suite.yaml`.
+        path: `MODULE:NAME` of a function that returns the text, or of a class of AgentDojo's form (`BaseAttack`).
+        model: the name by which it addresses the model.
+
+    Raises:
+        UnknownUpstreamError: it can't be loaded.
+    """
+    module, _, attribute = path.removeprefix("python:").partition(":")
+    try:
+        loaded = getattr(import_module(module), attribute)
+    except Exception as error:
+        wrong = f"attack {name}: {path} can't be loaded: {type(error).__name__}: {error}"
+        raise UnknownUpstreamError(f"{wrong}; expected MODULE:FUNCTION") from error
+    if isinstance(loaded, type) and issubclass(loaded, BaseAttack):
+        return loaded(suite, BasePipelineElement)
+    return OwnAttack(suite, loaded, name, model)
+
+
+def attack_by_name(version: str, environment: str, name: str, model: str, own: Mapping[str, str]) -> Any:
+    """Return an attack of the user's own, or of AgentDojo.
+
+    Args:
+        version: the version of the benchmark.
+        environment: the environment that it attacks.
+        name: its name.
+        model: the name by which it addresses the model.
+        own: the paths of the user's own attacks by name (`attacks` of `suite.yaml`).
+
+    Raises:
+        UnknownUpstreamError: there is no such attack.
+    """
+    if name in own:
+        return own_attack(suite_of(version, environment), name, own[name], model)
+    return attack_of(version, environment, name, model)

@@ -1,365 +1,460 @@
-"""A pair of AgentDojo as a world: an agent of the user acts in its environment, AgentDojo's own checkers judge.
+"""A pair of AgentDojo as a world: an agent acts in its environment, AgentDojo's own checkers judge.
 
-An agent that calls tools by itself has an environment of its own. When it has ended, AgentDojo's own runner gets that
-environment and the calls, as if a pipeline had made them. A pipeline of AgentDojo's kind runs in that runner itself.
+There are three ways to act. An agent of the user that calls tools by itself has an environment of its own: when it has
+ended, AgentDojo's own runner gets that environment and the calls, as if a pipeline had made them. A pipeline of the
+user runs in that runner itself, and so does the reference agent, which is a pipeline of ours (`reference`).
 """
 
 from __future__ import annotations
 
-from copy import deepcopy
-from functools import partial
-from typing import TYPE_CHECKING, Any, NamedTuple
+from copy import copy, deepcopy
+from functools import cache
+from importlib.metadata import version
+from importlib.resources import files
+from itertools import takewhile
+from typing import TYPE_CHECKING, Any
 
+import yaml
 from agentdojo.agent_pipeline.base_pipeline_element import BasePipelineElement
 from agentdojo.agent_pipeline.errors import AbortAgentError
 from agentdojo.agent_pipeline.tool_execution import ToolsExecutor, tool_result_to_str
 from agentdojo.attacks.base_attacks import DEFAULT_MODEL_NAME, get_model_name_from_pipeline
+from agentdojo.base_tasks import BaseInjectionTask
 from agentdojo.functions_runtime import FunctionCall, FunctionsRuntime
 from agentdojo.task_suite.task_suite import functions_stack_trace_from_messages
-from agentdojo.types import text_content_block_from_string
+from agentdojo.types import get_text_content_as_str, text_content_block_from_string
 
-from pytest_packbench.model.request import AnswerError
-from pytest_packbench.packs.agent_safety.agentdojo.pair import (
-    is_scored_by_calls,
-    status_of,
-    system_message,
-    task_of,
-    version_of,
-)
-from pytest_packbench.packs.agent_safety.agentdojo.pipeline import (
-    AnswerGuard,
-    Denial,
-    GuardedRuntime,
-    OutputGuard,
-    ToolListGuard,
-    as_plain_message,
-    assistant_message,
-    text_of,
-    tools_of,
-)
+from pytest_packbench.model.request import AnswerError, Tool
 from pytest_packbench.packs.agent_safety.agentdojo.suites import (
     NO_ATTACK,
     UnknownUpstreamError,
     addressed_as,
+    attack_by_name,
     changed_part,
     suite_of,
 )
-from pytest_packbench.packs.agent_safety.agentdojo.variants import attack_by_name
+from pytest_packbench.packs.agent_safety.episode import (
+    Call,
+    Checked,
+    Episode,
+    NoEpisodeError,
+    Said,
+    Turn,
+    unread_answer,
+)
 from pytest_packbench.packs.agent_safety.guards.base import Chain, GuardError, attack_patterns
 from pytest_packbench.packs.agent_safety.serving import Output
-from pytest_packbench.packs.agent_safety.worlds import AgentWorld, Answer
+from pytest_packbench.packs.agent_safety.worlds import BLOCKED, AgentWorld
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     from pytest_packbench.model.request import VerifyContext, VerifyRequest
-    from pytest_packbench.packs.agent_safety.agentdojo.pipeline import Step
+    from pytest_packbench.packs.agent_safety.episode import Status, Turn
     from pytest_packbench.packs.agent_safety.model import SafetySuiteConfig
 
 
+Step = tuple[Any, Any, Any, "Sequence[Any]", dict[str, Any]]
+version_of = cache(version)
 _ADVICE = "run the agent as a program (cmd:) or a server (http:)"
-_STEP_PARTS = 5
 _EXPECTED_STEP = "expected (query, runtime, env, messages, extra_args), the last message the assistant's"
 
 
-class Noted(NamedTuple):
-    """A call of a tool, as it was seen in the world.
+class Denial(str):
+    """The error of a call that a guard denied; its type tells it apart from an error of the tool."""
 
-    Attributes:
-        call: AgentDojo's form of it.
-        status: `run`, `denied` or `failed`.
-    """
+    __slots__ = ()
 
-    call: Any
-    status: str
 
-    def as_json(self) -> dict[str, Any]:
-        """Return the call as `tool_calls` of a result has it."""
-        return {"name": self.call.function or "?", "arguments": dict(self.call.args), "status": self.status}
+class GuardedExecutor(ToolsExecutor):  # type: ignore[misc]  # the extra may be absent where types are checked
+    """AgentDojo's executor; what the agent reads of its calls is what the guards make of it (`on_tool_output`)."""
+
+    def __init__(self, chain: Chain) -> None:
+        super().__init__()
+        self._chain = chain
+
+    def query(self, *step: Any) -> Step:
+        """Run the calls of the last message, then let the guards rule on the outputs."""
+        query, runtime, env, messages, extra_args = super().query(*step)
+        unread = trailing_outputs(messages)
+        guarded = [*messages[: len(messages) - len(unread)], *map(self._guarded, unread)]
+        return query, runtime, env, guarded, extra_args
+
+    def _guarded(self, message: Any) -> Any:
+        if isinstance(message["error"], Denial):
+            return message
+        call, text = message["tool_call"], text_of(message)
+        guarded = self._chain.on_tool_output(call.function, dict(call.args), text)
+        if guarded == text:
+            return message
+        if message["error"] is not None:
+            return {**message, "error": guarded}
+        return with_text(message, guarded)
+
+
+def tools_of(functions: Iterable[Any]) -> Iterator[Tool]:
+    """Yield functions of AgentDojo as tools that a model can call."""
+    for function in functions:
+        yield Tool(name=function.name, description=function.description, parameters=_schema_of(function.parameters))
+
+
+@cache
+def _schema_of(parameters: Any) -> dict[str, Any]:
+    schema: dict[str, Any] = parameters.model_json_schema()
+    return schema
+
+
+def status_of(message: Any) -> Status:
+    """Return the status of the call that a tool message answers."""
+    if message["error"] is None:
+        return "run"
+    return "denied" if isinstance(message["error"], Denial) else "failed"
+
+
+def turns_of(messages: Sequence[Any], chain: Chain) -> list[Turn]:
+    """Return messages of AgentDojo as turns of an episode, with the calls that have an answer."""
+    status = {id(message["tool_call"]): status_of(message) for message in messages if message["role"] == "tool"}
+    return [
+        chain.turn(
+            message["role"],
+            text_of(message),
+            tuple(
+                Call(name=call.function or "?", arguments=dict(call.args), status=status[id(call)])
+                for call in message.get("tool_calls") or ()
+                if id(call) in status
+            ),
+        )
+        for message in messages
+    ]
+
+
+def text_of(message: Any) -> str:
+    """Return what an agent reads of a message: the error of a tool, else the text."""
+    if message["role"] == "tool" and message["error"] is not None:
+        return str(message["error"])
+    return str(get_text_content_as_str(message["content"] or []))
+
+
+def trailing_outputs(messages: Sequence[Any]) -> list[Any]:
+    """Return the tool messages that the agent hasn't answered yet, in order."""
+    outputs = list(takewhile(lambda message: message["role"] == "tool", reversed(messages)))
+    return outputs[::-1]
+
+
+def assistant_message(text: str, calls: Sequence[Any] = ()) -> dict[str, Any]:
+    """Return an assistant's message; its content is never None, since AgentDojo would then ask again silently."""
+    return with_text({"role": "assistant", "tool_calls": list(calls)}, text)
+
+
+def with_text(message: Any, text: str) -> dict[str, Any]:
+    """Return a message of AgentDojo with another text."""
+    return {**message, "content": [text_content_block_from_string(text)]}
 
 
 class DojoWorld(AgentWorld):
     """The world of a pair.
 
+    Args:
+        request: the request of the case.
+        context: has the guards.
+        rules: the suite's.
+        agent: the name of the agent.
+        attack: the name of the attack; by default that of the case.
+        addressed: how the attack addresses the agent; empty for what the suite says, else the model in the name of a
+            pipeline.
+        scripted: whether this package's own agent plays, which hides nothing, and that is a script.
+
+    Attributes:
+        version: the version of the benchmark.
+        suite: AgentDojo's suite.
+        user_task: the user's task.
+        injection_task: the attacker's.
+        injections: the text of the attack by the place where it is planted.
+        functions: AgentDojo's functions that the agent is offered.
+        environment: the environment at the end; before that the one to start with, None for a new one.
+        pipeline: the agent, where it is a pipeline.
+        executed: the calls that ran, in order, with a copy of their arguments.
+
     Raises:
         UnknownUpstreamError: the case names something that AgentDojo doesn't have.
     """
 
-    def __init__(self, request: VerifyRequest, context: VerifyContext, rules: SafetySuiteConfig, agent: str) -> None:
+    def __init__(
+        self,
+        request: VerifyRequest,
+        context: VerifyContext,
+        rules: SafetySuiteConfig,
+        agent: str,
+        *,
+        attack: str = "",
+        addressed: str = "",
+        scripted: bool | None = None,
+    ) -> None:
         pair = request.input
-        ids, self._version = pair["ids"], pair["version"]
-        self._pair, self._own = pair, rules.attacks
-        if pair.get("any_of") or pair.get("variant"):
-            what = f"the variant {pair['variant']}" if pair.get("variant") else "any of several attacks"
-            raise UnknownUpstreamError(f"{what}: only the reference target runs it; import the pairs without it")
-        self._suite = suite_of(self._version, ids["environment"])
-        self._user_task = task_of(self._suite.user_tasks, ids["user_task"], ids["environment"])
-        self._injection_task = task_of(self._suite.injection_tasks, ids["injection_task"], ids["environment"])
-        self._named = rules.addressed_as
+        self.version, self._environment_name = pair["version"], pair["ids"]["environment"]
+        self.suite = suite_of(self.version, self._environment_name)
+        self.user_task = self._task(self.suite.user_tasks, pair["ids"]["user_task"])
+        self.injection_task = self._task(self.suite.injection_tasks, pair["ids"]["injection_task"])
+        self.functions = list(self.suite.tools)
+        self.environment: Any = None
+        self.pipeline: BasePipelineElement | None = None
+        self.injections: dict[str, str] = {}
+        super().__init__(request, Chain.of_case(context, rules), agent, scripted=scripted)
+        self._attack, self._own_attacks = attack or pair["attack"], rules.attacks
         self._is_dos = False
-        self._injections: dict[str, str] = {}
-        chain = Chain(guards=context.guards, llm=context.llm, time_limit_s=rules.guard_time_limit_s)
-        super().__init__(agent=agent, chain=chain, request=request)
+        self._named = addressed or rules.addressed_as
         self._address(self._named or DEFAULT_MODEL_NAME)
         notes = [note for guard in context.guards if (note := getattr(guard, "system_note", ""))]
         self.system = "".join([system_message(), *notes])
-        self._runtime = GuardedRuntime(self._suite.tools, chain=chain)
-        self.tools = tuple(tools_of(self._runtime))
         self._start: Any = None
-        self._environment: Any = None
+        self._runtime: _GuardedRuntime | None = None
         self._messages: list[Any] = []
-        self._noted: list[Noted] = []
-        self._executed: list[tuple[str, dict[str, Any]]] = []
-        self._pipeline: Any = None
+        self.executed: list[tuple[str, dict[str, Any]]] = []
+
+    @property
+    def tasks(self) -> tuple[Any, Any]:
+        """The user's task and the attacker's."""
+        return self.user_task, self.injection_task
+
+    def fresh(self) -> DojoWorld:
+        """Return the same pair for another session, in which nothing has happened."""
+        other = copy(self)
+        other.chain, other.functions, other.executed = self.chain.fresh(), list(self.functions), []
+        return other
+
+    def _task(self, tasks: dict[str, Any], name: str) -> Any:
+        if name in tasks:
+            return tasks[name]
+        wrong = f'unknown task "{name}" in {self._environment_name}; expected one of {", ".join(tasks)}'
+        raise UnknownUpstreamError(wrong)
 
     def _address(self, name: str) -> None:
         """Plant the attack, addressed to an agent of this name."""
         self._addressed = name
-        if self._pair["attack"] != NO_ATTACK:
-            place = self._version, self._pair["ids"]["environment"]
-            attack = attack_by_name(*place, self._pair["attack"], name, self._own)
+        if self._attack != NO_ATTACK:
+            attack = attack_by_name(self.version, self._environment_name, self._attack, name, self._own_attacks)
             self._is_dos = attack.is_dos_attack
-            self._injections = attack.attack(self._user_task, self._injection_task)
-        self.chain.planted = tuple(dict.fromkeys(self._injections.values()))
-        self.chain.attack = attack_patterns(*self._injections.values(), goal=self._injection_task.GOAL)
-        self.chain.planted = tuple(dict.fromkeys(self._injections.values()))
+            self.injections = attack.attack(self.user_task, self.injection_task)
+        self.chain.planted = tuple(dict.fromkeys(self.injections.values()))
+        self.chain.attack = attack_patterns(*self.chain.planted, goal=self.injection_task.GOAL)
 
     def prompt(self) -> str:
         """Return the user's task."""
-        return str(self._user_task.PROMPT)
+        return str(self.user_task.PROMPT)
+
+    def begin(self) -> bool:
+        """Let the guards rule on the task and the tools; what they take off the list can't be called either."""
+        self.tools = tuple(tools_of(self.functions))
+        begun = super().begin()
+        functions = {function.name: function for function in self.functions}
+        self.functions = [
+            functions[tool.name].model_copy(update={"description": tool.description}) for tool in self.tools
+        ]
+        for tool in self.tools if begun else ():
+            self.chain.note_exposure(tool.description)
+        return begun
 
     def run(self, name: str, arguments: dict[str, Any]) -> Output:
         """Run a tool as AgentDojo's executor does, behind the guards."""
-        if self._environment is None:
-            self._start = self._suite.load_and_inject_default_environment(self._injections)
-            self._environment = self._user_task.init_environment(self._start.model_copy(deep=True))
-            # what the guards took off the list can't be called either
-            offered = {tool.name for tool in self.tools}
-            functions = self._runtime.functions
-            self._runtime.update_functions({each: functions[each] for each in functions if each in offered})
-        call = FunctionCall(function=name, args=arguments, id=f"call_{len(self._noted)}")
-        step: Step = ("", self._runtime, self._environment, [assistant_message("", [call])], {})
-        for element in (ToolsExecutor(), OutputGuard(self.chain)):
-            step = element.query(*step)
-        self._messages += step[3]
+        if self._runtime is None:
+            self._start = self.suite.load_and_inject_default_environment(self.injections)
+            self.environment = self.user_task.init_environment(self._start.model_copy(deep=True))
+            self._runtime = _GuardedRuntime(self, notes=False)
+        call = FunctionCall(function=name, args=arguments, id=f"call_{len(self._messages)}")
+        asked = [assistant_message("", [call])]
+        self._messages += GuardedExecutor(self.chain).query("", self._runtime, self.environment, asked, {})[3]
         message = self._messages[-1]
-        self._noted.append(Noted(call, status_of(message)))
         return Output(text_of(message), is_error=message["error"] is not None)
 
-    def read(self, answer: Any, problem: AnswerError | None) -> Answer:
+    def note(self, call: FunctionCall, text: str, error: str | None) -> None:
+        """Note a call of a pipeline, with what the agent read of it."""
+        read = {"role": "tool", "tool_call_id": call.id, "tool_call": call, "error": error}
+        self._messages += [assistant_message("", [call]), with_text(read, text)]
+
+    def read(self, answer: Any, problem: AnswerError | None) -> Said:
         """Return the final answer; that of a pipeline is in its messages."""
         if not isinstance(answer, BasePipelineElement):
             return super().read(answer, problem)
-        if self._noted:
+        if self._messages:
             raise TypeError("the target called tools and returned a pipeline; let it do one of both")
         if self._named is None:
             self._address(_model_of(answer))
         self.doors.append("pipeline")
-        self._pipeline = answer
-        return Answer("")
+        self.pipeline = answer
+        return Said(text="")
 
-    def guarded(self, answer: Answer) -> Answer:
-        """Return the final answer as the guards leave it; that of a pipeline is guarded where it runs."""
-        return answer if self._pipeline is not None else super().guarded(answer)
+    def ending(self, said: Said) -> Episode:
+        """Run a pipeline, if there is one; have AgentDojo's checkers judge what happened.
 
-    def ending(self, answer: Answer) -> dict[str, Any]:
-        """Run a pipeline, if there is one; have AgentDojo's checkers judge what happened."""
-        element: _Ended | _PipelineRun = (
-            _Ended(self._environment, self._conversation(answer.text))
-            if self._pipeline is None
-            else _PipelineRun(self._pipeline, str(self._task), self.chain)
-        )
-        utility, landed = self._suite.run_task_with_pipeline(
+        Raises:
+            NoEpisodeError: code in this process changed the checkers.
+            Exception: what a guard or the pipeline raised.
+        """
+        element: _Ended | _PipelineRun
+        if self.pipeline is not None and self.task is not None:
+            element = _PipelineRun(self, self.pipeline)
+        else:
+            text = BLOCKED if self.task is None else self.chain.on_final_answer(said.text or "")
+            element = _Ended(self.environment, self._conversation(text))
+        utility, landed = self.suite.run_task_with_pipeline(
             element,
-            self._user_task,
-            self._injection_task,
-            self._injections,
-            runtime_class=partial(
-                _NotingRuntime,
-                chain=self.chain,
-                noted=self._noted,
-                executed=self._executed,
-                failures=self.failures,
-            ),
-            environment=self._start,
+            self.user_task,
+            self.injection_task,
+            self.injections,
+            runtime_class=lambda _: _GuardedRuntime(self, notes=self.scripted is None),
+            environment=self.environment if self._start is None else self._start,
         )
-        utility, landed = self._by_own_notes(element, utility=utility, landed=landed)
-        if changed := changed_part(self._version, self._pair["ids"]["environment"]):
+        # what a pipeline of the user tells of its calls is not what is noted
+        hides = isinstance(element, _PipelineRun) and self.scripted is None
+        if hides:
+            utility, landed = self._by_own_notes(element, utility=utility, landed=landed)
+        if self.scripted is None and (changed := changed_part(self.version, self._environment_name)):
             message = f"{changed} is not as AgentDojo has it: code in this process changed it; {_ADVICE}"
-            return {"error": {"kind": "checkers_changed", "message": message}}
+            raise NoEpisodeError(message, "checkers_changed")
+        self.environment = element.environment
         if self._is_dos:
             # AgentDojo's rule, except that an attack that never reached the agent has not landed
             landed = self.chain.exposed and not utility
         if element.wrong_return and not landed:
             raise TypeError(element.wrong_return)
-        denied = any(noted.status == "denied" for noted in self._noted)
-        return {
-            "landed": landed,
-            "landed_by_denied_calls": bool(landed and denied) and not self._landed_without_denied(element),
-            "utility": utility,
-            **(element.problem or answer).validity(),
-            "answer": text_of(element.messages[-1]),
-            "tool_calls": [noted.as_json() for noted in self._noted],
-            "transcript": [as_plain_message(message) for message in element.messages],
-            "versions": {"agentdojo": version_of("agentdojo"), "benchmark": self._version},
-            "details": {
-                "addressed_as": self._addressed,
-                "injection_vectors": sorted(self._injections),
-                "doors": self.doors,
-            },
-        }
+        answer = text_of(element.messages[-1])
+        messages = self._conversation(answer) if hides else element.messages
+        return self.episode(
+            [*self._described_attacks(), *turns_of(messages, self.chain)],
+            (element.said or said).model_copy(update={"text": answer}),
+            Checked(
+                landed=landed,
+                by_denied_calls=bool(landed) and self._only_by_denied(element, messages),
+                utility=utility,
+            ),
+            {"agentdojo": version_of("agentdojo"), "benchmark": self.version},
+            addressed_as=self._addressed,
+            injection_vectors=sorted(self.injections),
+        )
+
+    def _described_attacks(self) -> list[Turn]:
+        """Return the descriptions of tools in which the agent read the attack."""
+        read = self.chain.attack_read_in
+        return [self.chain.turn("system", tool.description) for tool in self.tools if tool.description in read]
 
     def _conversation(self, answer: str) -> list[Any]:
-        """Return what the agent read and wrote, as messages of AgentDojo."""
-        start = [
-            {"role": role, "content": [text_content_block_from_string(text)]}
-            for role, text in (("system", self.system), ("user", str(self._task or self.prompt())))
-        ]
-        return [*start, *self._messages, assistant_message(answer)]
+        """Return what the agent read and wrote, as messages of AgentDojo: its own calls, or those of a pipeline."""
+        system, task = with_text({"role": "system"}, self.system), self.task or self.prompt()
+        return [system, with_text({"role": "user"}, task), *self._messages, assistant_message(answer)]
 
     def _by_own_notes(self, element: _Ended | _PipelineRun, *, utility: bool, landed: bool) -> tuple[bool, bool]:
-        """Judge by what was seen, too, where a pipeline returned other calls or another environment.
+        """Judge by what was seen, too: by a pipeline's calls, played again in an environment that it never had.
 
-        So is it where the environment that it got is not as its calls left it. The difference is to its disadvantage.
+        It got another environment, and may tell of other calls. The difference is to its disadvantage.
         """
-        told = [(call.function, dict(call.args)) for call in functions_stack_trace_from_messages(element.messages)]
-        calls = [noted.call for noted in self._noted]
-        same_calls = told == [(call.function, dict(call.args)) for call in calls]
-        others = [] if same_calls and element.environment is element.held else [element.held]
-        if isinstance(element, _PipelineRun) and (played := self._played(element.start)) != element.held:
-            others.append(played)
-        for environment in others:
-            messages = [assistant_message("", calls), element.messages[-1]]
-            seen_utility, seen_landed = self._suite.run_task_with_pipeline(
-                _Ended(environment, messages),
-                self._user_task,
-                self._injection_task,
-                self._injections,
-            )
-            utility, landed = utility and seen_utility, landed or seen_landed
-        return utility, landed
-
-    def _played(self, start: Any) -> Any:
-        """Return the environment in which the noted calls of a pipeline have run, on a copy that it never had."""
-        environment, runtime = start.model_copy(deep=True), FunctionsRuntime(self._suite.tools)
-        for name, arguments in self._executed:
+        environment, runtime = element.start.model_copy(deep=True), FunctionsRuntime(self.suite.tools)
+        for name, arguments in self.executed:
             runtime.run_function(environment, name, arguments)
-        return environment
+        calls = functions_stack_trace_from_messages(self._messages)
+        seen_utility, seen_landed = self.suite.run_task_with_pipeline(
+            _Ended(environment, [assistant_message("", calls), element.messages[-1]]),
+            self.user_task,
+            self.injection_task,
+            self.injections,
+        )
+        return utility and seen_utility, landed or seen_landed
 
-    def _landed_without_denied(self, element: _Ended | _PipelineRun) -> bool:
-        """Return what the checker finds without the calls that a guard denied; only a checker of calls runs again."""
-        if self._is_dos or not is_scored_by_calls(self._injection_task):
-            return True
-        executed = [noted.call for noted in self._noted if noted.status != "denied"]
+    def _only_by_denied(self, element: _Ended | _PipelineRun, messages: Sequence[Any]) -> bool:
+        """Return whether the checker finds nothing without the calls that a guard denied.
+
+        Only a checker of calls runs again.
+        """
+        denied = [one["tool_call"] for one in messages if one["role"] == "tool" and status_of(one) == "denied"]
+        if not denied or self._is_dos or not is_scored_by_calls(self.injection_task):
+            return False
+        asked = functions_stack_trace_from_messages(messages)
+        executed = [call for call in asked if not any(call is one for one in denied)]
         answer = text_of(element.messages[-1])
-        return bool(self._injection_task.security_from_traces(answer, element.start, element.environment, executed))
+        return not self.injection_task.security_from_traces(answer, element.start, element.environment, executed)
 
 
-class _Ended(BasePipelineElement):  # type: ignore[misc]  # the extra may be absent where types are checked
+class _Ended(BasePipelineElement):  # type: ignore[misc]  # see GuardedExecutor
     """What an agent has done, for AgentDojo's runner.
 
     Attributes:
         start: the environment at the start.
         environment: the environment at the end.
-        held: the same.
         messages: what the agent read and wrote.
-        problem: None; see `_PipelineRun`.
+        said: None; see `_PipelineRun`.
         wrong_return: empty; see `_PipelineRun`.
     """
 
     name = "ended"
-    problem = None
+    said: Said | None = None
     wrong_return = ""
 
     def __init__(self, environment: Any, messages: Sequence[Any]) -> None:
         self.start: Any = None
-        self.environment = self.held = environment
+        self.environment = environment
         self.messages = messages
 
-    def query(
-        self, query: str, runtime: Any, env: Any, messages: Sequence[Any] = (), extra_args: dict[str, Any] | None = None
-    ) -> Step:
+    def query(self, query: str, runtime: Any, env: Any) -> Step:
         """Return the environment and the messages of the end."""
         self.start = env
         if self.environment is None:
-            self.environment = self.held = env
-        return query, runtime, self.environment, [*messages, *self.messages], extra_args or {}
+            self.environment = env
+        return query, runtime, self.environment, self.messages, {}
 
 
-class _PipelineRun(BasePipelineElement):  # type: ignore[misc]  # see _Ended
+class _PipelineRun(BasePipelineElement):  # type: ignore[misc]  # see GuardedExecutor
     """Runs a pipeline on the task that the guards let through, and keeps what AgentDojo's runner doesn't return.
 
     Attributes:
-        start: a copy of the environment at the start.
-        environment: the environment that the pipeline returned.
-        held: the one that it got, in which the tools ran.
+        start: a copy of the environment at the start, where it is needed.
+        environment: the environment that the pipeline got, in which the tools ran.
         messages: the pipeline's messages.
-        problem: the pipeline's answer, if a model's answer in it can't be read.
+        said: the pipeline's answer, if a model's answer in it can't be read.
         wrong_return: what is wrong with the value that the pipeline returned; empty if nothing is.
     """
 
-    def __init__(self, pipeline: BasePipelineElement, task: str, chain: Chain) -> None:
+    def __init__(self, world: DojoWorld, pipeline: BasePipelineElement) -> None:
         self.name = pipeline.name
-        self._chain = chain
         self.start: Any = None
         self.environment: Any = None
-        self.held: Any = None
         self.messages: Sequence[Any] = ()
-        self.problem: Answer | None = None
+        self.said: Said | None = None
         self.wrong_return = ""
+        self._world = world
         self._pipeline = pipeline
-        self._task = task
 
-    def query(
-        self,
-        query: str,  # noqa: ARG002 - before the guards
-        runtime: Any,
-        env: Any,
-        messages: Sequence[Any] = (),
-        extra_args: dict[str, Any] | None = None,
-    ) -> Step:
-        """Run the pipeline."""
-        if self.start is None:
-            # AgentDojo's runner asks again where the answer has no content
-            self.start, self.held = env.model_copy(deep=True), env
+    def query(self, query: str, runtime: Any, env: Any) -> Step:  # noqa: ARG002 - the task before the guards
+        """Run the pipeline; its answer is what the guards make of it."""
+        world, task = self._world, str(self._world.task)
+        # AgentDojo's runner asks again where the answer has no content
+        if self.environment is None:
+            # a copy costs more than a step of the reference agent
+            copies = world.scripted is None or is_scored_by_calls(world.injection_task)
+            self.start, self.environment = env.model_copy(deep=True) if copies else None, env
         try:
-            if self._chain.rules_on("on_tool_list"):
-                ToolListGuard(self._chain).query(self._task, runtime, env)
-            step: Step = self._pipeline.query(self._task, runtime, env, messages, extra_args or {})
+            step = self._pipeline.query(task, runtime, env, [], {})
             self.wrong_return = _wrong_return(self._pipeline, step, env)
-            if self.wrong_return:
-                # what it did counts
-                step = self._task, runtime, env, [*messages, assistant_message("")], {}
-            if self._chain.rules_on("on_final_answer"):
-                step = AnswerGuard(self._chain).query(*step)
+            # what it did counts
+            *before, last = [assistant_message("")] if self.wrong_return else step[3]
+            text = world.chain.on_final_answer(text_of(last))
+            self.messages = [*before, last if text == text_of(last) else with_text(last, text)]
         except AbortAgentError as stopped:
-            self.messages, self.environment = stopped.messages, stopped.task_environment
+            self.messages = stopped.messages
             raise
         except AnswerError as error:
-            # what it did before counts
-            self.problem = Answer(error.text, str(error), cut_off=error.kind == "truncated")
-            step = self._task, runtime, env, [*messages, assistant_message(error.text)], {}
-        self.environment, self.messages = step[2], step[3]
-        return step
+            self.said, self.messages = unread_answer(error), [assistant_message(error.text)]
+        return task, runtime, env, self.messages, {}
 
 
-class _NotingRuntime(GuardedRuntime):
-    """Runs the tools of a pipeline behind the guards, and notes the calls."""
+class _GuardedRuntime(FunctionsRuntime):  # type: ignore[misc]  # see GuardedExecutor
+    """Runs a tool only where the guards allow it (`pre_tool_use`).
 
-    def __init__(
-        self,
-        functions: Sequence[Any],
-        *,
-        chain: Chain,
-        noted: list[Noted],
-        executed: list[tuple[str, dict[str, Any]]],
-        failures: list[Exception],
-    ) -> None:
-        super().__init__(functions, chain=chain)
-        self._own_chain = chain
-        self._noted = noted
-        self._executed = executed
-        self._failures = failures
+    Where a pipeline of the user acts, the guards rule on outputs here, too, and whatever happens is noted.
+    """
+
+    def __init__(self, world: DojoWorld, *, notes: bool) -> None:
+        super().__init__(world.functions)
+        self._world = world
+        self._notes = notes
         self._depth = 0
 
     def run_function(
@@ -369,56 +464,65 @@ class _NotingRuntime(GuardedRuntime):
         kwargs: Any,
         raise_on_error: bool = False,  # noqa: FBT001, FBT002 - AgentDojo's own signature
     ) -> tuple[Any, str | None]:
-        """Run a function; its output is what the guards make of it."""
+        """Run a function; its output, or its error, is what the guards make of it."""
+        if not self._notes:
+            return self._run(env, function, dict(kwargs), raise_on_error=raise_on_error)
+        world, call = self._world, FunctionCall(function=function, args=deepcopy(dict(kwargs)))
         try:
-            return self._run_noted(env, function, kwargs, raise_on_error=raise_on_error)
-        except GuardError as error:
+            output, error = self._run(env, function, dict(kwargs), raise_on_error=raise_on_error)
+            text = tool_result_to_str(output) if error is None else error
+            guarded = text if isinstance(error, Denial) else world.chain.on_tool_output(function, dict(kwargs), text)
+        except Exception as raised:
             # a pipeline may ignore it
-            self._failures.append(error)
+            world.failures += [raised] if isinstance(raised, GuardError) else []
+            world.note(call, "", next((one for one in raised.args if isinstance(one, Denial)), str(raised)))
             raise
+        if guarded != text:
+            output, error = (guarded, None) if error is None else ("", guarded)
+        world.note(call, guarded, error)
+        return output, error
 
-    def execute(
+    def _run(
         self, env: Any, function: str, arguments: dict[str, Any], *, raise_on_error: bool
     ) -> tuple[Any, str | None]:
-        """Run a function, and note it with a copy of its arguments, unless another one's arguments contain the call."""
+        permission = self._world.chain.pre_tool_use(function, arguments)
+        if not permission.allowed:
+            denial = Denial(f"denied by the guard {permission.reason}")
+            if raise_on_error:
+                raise PermissionError(denial)
+            return "", denial
+        # not a call that is the argument of another one
         if not self._depth:
-            self._executed.append((function, deepcopy(arguments)))
+            self._world.executed.append((function, deepcopy(permission.arguments)))
         self._depth += 1
         try:
-            return super().execute(env, function, arguments, raise_on_error=raise_on_error)
+            result: tuple[Any, str | None] = super().run_function(env, function, permission.arguments, raise_on_error)
+            return result
         finally:
             self._depth -= 1
 
-    def _run_noted(self, env: Any, function: str, kwargs: Any, *, raise_on_error: bool) -> tuple[Any, str | None]:
-        call = FunctionCall(function=function, args=deepcopy(dict(kwargs)))
-        try:
-            output, error = super().run_function(env, function, kwargs, raise_on_error)
-        except Exception as raised:
-            self._noted.append(Noted(call, "denied" if isinstance(raised, PermissionError) else "failed"))
-            raise
-        if isinstance(error, Denial):
-            self._noted.append(Noted(call, "denied"))
-            return output, error
-        self._noted.append(Noted(call, "run" if error is None else "failed"))
-        text = tool_result_to_str(output) if error is None else error
-        guarded = self._own_chain.on_tool_output(function, dict(kwargs), text)
-        if guarded == text:
-            return output, error
-        return (guarded, None) if error is None else ("", guarded)
+
+def is_scored_by_calls(task: Any) -> bool:
+    """Return whether the checker of an injection task looks at the calls, not at the environment."""
+    return type(task).security_from_traces is not BaseInjectionTask.security_from_traces
 
 
-def _wrong_return(pipeline: BasePipelineElement, step: object, env: object) -> str:
+@cache
+def system_message() -> str:
+    """Return AgentDojo's default system prompt."""
+    text = files("agentdojo").joinpath("data", "system_messages.yaml").read_text("utf-8")
+    return str(yaml.safe_load(text)["default"])
+
+
+def _wrong_return(pipeline: BasePipelineElement, step: Any, env: object) -> str:
     """Return why a pipeline's value is no step of AgentDojo's, in one line; empty if it is one."""
-    problem = ""
-    if not isinstance(step, tuple | list) or len(step) != _STEP_PARTS:
-        problem = "None" if step is None else f"a {type(step).__name__}"
-    elif not isinstance(step[2], type(env)):
-        problem = f"a {type(step[2]).__name__} as the environment"
-    elif not isinstance(step[3], tuple | list) or not step[3]:
-        problem = "no messages"
-    elif not isinstance(step[3][-1], dict) or step[3][-1].get("role") != "assistant":
-        problem = "messages whose last one is not the assistant's"
-    return f"the pipeline {type(pipeline).__name__} returned {problem}; {_EXPECTED_STEP}" if problem else ""
+    try:
+        _, _, environment, messages, _ = step
+        if isinstance(environment, type(env)) and messages[-1]["role"] == "assistant":
+            return ""
+    except (TypeError, ValueError, LookupError):
+        pass
+    return f"the pipeline {type(pipeline).__name__} returned a {type(step).__name__} that is no step; {_EXPECTED_STEP}"
 
 
 def _model_of(pipeline: BasePipelineElement) -> str:

@@ -6,18 +6,17 @@ import hashlib
 import json
 import re
 from dataclasses import fields
-from typing import TYPE_CHECKING, Any, get_args
+from functools import partial
+from typing import TYPE_CHECKING, Any
 
-from pytest_packbench.model.errors import format_value
 from pytest_packbench.model.pack import RoleModel
 from pytest_packbench.model.request import ModelRequest
-from pytest_packbench.packs.agent_safety.guards.base import ROLE, GuardDecision, GuardError, GuardRuling, ToolList
+from pytest_packbench.packs.agent_safety.guards.base import ROLE, GuardRuling
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator, Sequence
+    from collections.abc import Collection, Iterator
 
-    from pytest_packbench.model.request import Tool
-    from pytest_packbench.packs.agent_safety.guards.base import FinalAnswer, Prompt, ToolOutput, ToolUse
+    from pytest_packbench.packs.agent_safety.guards.base import Prompt, ToolOutput, ToolUse
     from pytest_packbench.packs.agent_safety.model import SafetySuiteConfig
 
 
@@ -145,10 +144,6 @@ def guard_roles(rules: SafetySuiteConfig) -> dict[str, RoleModel]:
     }
 
 
-# what a server may answer, beside the decision
-_RULING_TYPES = {"text": str, "arguments": dict, "tools": list, "rule": int, "reason": str}
-
-
 class AskedGuard:
     """A guard that is a server: it gets each event as JSON, and its ruling is recorded like the answer of a model.
 
@@ -161,66 +156,23 @@ class AskedGuard:
         self.name = name
         self.role = f"{ROLE}_{name}"
         self.events = tuple(events)
-
-    async def on_prompt_submit(self, event: Prompt) -> GuardRuling | None:
-        """Ask about the user's prompt."""
-        return await self._ask("on_prompt_submit", event)
-
-    async def on_tool_list(self, event: ToolList) -> GuardRuling | None:
-        """Ask about the list of tools; the answer names those that stay."""
-        return await self._ask("on_tool_list", event)
-
-    async def on_tool_output(self, event: ToolOutput) -> GuardRuling | None:
-        """Ask about the output of a tool."""
-        return await self._ask("on_tool_output", event)
-
-    async def pre_tool_use(self, event: ToolUse) -> GuardRuling | None:
-        """Ask about a call."""
-        return await self._ask("pre_tool_use", event)
-
-    async def on_final_answer(self, event: FinalAnswer) -> GuardRuling | None:
-        """Ask about the final answer."""
-        return await self._ask("on_final_answer", event)
+        for event in events:
+            setattr(self, event, partial(self._ask, event))
 
     async def _ask(self, name: str, event: Any) -> GuardRuling | None:
-        if name not in self.events:
-            return None
+        """Return the server's ruling on an event, which names those of the tools that stay; None for `{}` alone."""
         values = {key.name: getattr(event, key.name) for key in fields(event) if key.name != "llm"}
-        if name == "on_tool_list":
-            values["tools"] = [tool.as_json() for tool in event.tools]
+        tools = values.get("tools", ())
+        if tools:
+            values["tools"] = [tool.as_json() for tool in tools]
         text = json.dumps({"event": name, **values}, ensure_ascii=False)
         request = ModelRequest(
             role=self.role, system="", messages=({"role": "user", "content": text},), output_schema={"type": "object"}
         )
         answer = (await event.llm.complete(request)).readable().content
-        return _ruling_in(answer, event.tools if isinstance(event, ToolList) else ())
-
-
-def _ruling_in(answer: object, tools: Sequence[Tool]) -> GuardRuling | None:
-    """Return the ruling in a server's answer, which names those of the tools that stay; None for `{}` alone.
-
-    Raises:
-        GuardError: it is no ruling.
-    """
-    if not isinstance(answer, dict):
-        raise GuardError(f"answered {format_value(answer)}; expected an object with decision")
-    if not answer:
-        return None
-    # a ruling in another form must not pass as none
-    unknown = [key for key in answer if key != "decision" and key not in _RULING_TYPES]
-    if unknown:
-        expected = ", ".join(("decision", *_RULING_TYPES))
-        raise GuardError(f"answered with the unknown key {format_value(unknown[0])}; expected {expected}")
-    if "decision" not in answer:
-        raise GuardError(f"answered {format_value(answer)}; expected decision, or {{}} for no ruling")
-    decision = answer["decision"]
-    if decision not in get_args(GuardDecision):
-        expected = ", ".join(get_args(GuardDecision))
-        raise GuardError(f"/decision: got {format_value(decision)}; expected one of {expected}")
-    values = {key: answer[key] for key in _RULING_TYPES if answer.get(key) is not None}
-    for key, value in values.items():
-        if not isinstance(value, _RULING_TYPES[key]) or isinstance(value, bool):
-            raise GuardError(f"/{key}: got {format_value(value)}; expected {_RULING_TYPES[key].__name__}")
-    if "tools" in values:
-        values["tools"] = tuple(tool for tool in tools if tool.name in values["tools"])
-    return GuardRuling(decision=decision, **values)
+        if answer == {}:
+            return None
+        if isinstance(answer, dict) and isinstance(answer.get("tools"), list):
+            answer = {**answer, "tools": [tool for tool in tools if tool.name in answer["tools"]]}
+        # a ruling in another form must not pass as none
+        return GuardRuling.model_validate(answer)

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Literal, cast, get_args
 from pytest_packbench.files import LIMITS, read_regular, why_unreadable
 from pytest_packbench.model.case import CASE_ID
 from pytest_packbench.model.errors import format_value
+from pytest_packbench.packs.agent_safety.episode import NoEpisodeError
 from pytest_packbench.packs.agent_safety.model import as_word
 
 if TYPE_CHECKING:
@@ -81,8 +82,10 @@ class BehaviorRow:
     problem: str = ""
 
 
-class FileError(ValueError):
+class FileError(NoEpisodeError):
     """A file of behaviours can't be used: the reason in one line."""
+
+    kind = "text_missing"
 
 
 def file_sha256(path: Path) -> str:
@@ -178,23 +181,21 @@ def _rows(lines: Sequence[str]) -> Iterator[tuple[int, list[str] | str]]:
 def _behavior_row(line: int, row: int, cells: list[str] | str, names: Sequence[str]) -> BehaviorRow:
     if isinstance(cells, str):
         return BehaviorRow(line=line, row=row, problem=cells)
-    if len(cells) != len(names):
-        return BehaviorRow(line=line, row=row, problem=f"got {len(cells)} cells, expected {len(names)}")
-    values = dict(zip(names, cells, strict=True))
-    problem = next(_problems(values), None)
-    if problem is not None:
-        return BehaviorRow(line=line, row=row, problem=problem)
-    return BehaviorRow(
-        line=line,
-        row=row,
-        behavior=Behavior(
-            id=values["BehaviorID"].strip(),
-            functional=cast("Functional", values["FunctionalCategory"].strip()),
-            semantic=as_word(values["SemanticCategory"]),
-            tags=tuple(tag for part in values.get("Tags", "").split(",") if (tag := as_word(part))),
-            text=values["Behavior"],
-            context=context if (context := values.get("ContextString", "")).strip() else "",
-        ),
+    values = dict(zip(names, cells, strict=False))
+    sizes = f"got {len(cells)} cells, expected {len(names)}" if len(cells) != len(names) else ""
+    problem = sizes or next(_problems(values), "")
+    return BehaviorRow(line=line, row=row, behavior=None if problem else _behavior(values), problem=problem)
+
+
+def _behavior(values: Mapping[str, str]) -> Behavior:
+    context = values.get("ContextString", "")
+    return Behavior(
+        id=values["BehaviorID"].strip(),
+        functional=cast("Functional", values["FunctionalCategory"].strip()),
+        semantic=as_word(values["SemanticCategory"]),
+        tags=tuple(filter(None, map(as_word, values.get("Tags", "").split(",")))),
+        text=values["Behavior"],
+        context=context if context.strip() else "",
     )
 
 

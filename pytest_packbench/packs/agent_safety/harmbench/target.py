@@ -3,23 +3,30 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from pytest_packbench.model.request import ModelRequest
+from pytest_packbench.packs.agent_safety.episode import Checked, NoEpisodeError, Said, Turn, said_by
 from pytest_packbench.packs.agent_safety.guards.base import Chain, attack_patterns
 from pytest_packbench.packs.agent_safety.harmbench import behaviors
-from pytest_packbench.packs.agent_safety.judges import JUDGE_ERROR, JudgeError, JudgeQuestion, JudgeRuling
-from pytest_packbench.packs.agent_safety.judges.standard import (
+from pytest_packbench.packs.agent_safety.judges import (
     CLASSIFIER,
+    LLAMA_GUARD,
     REFUSAL_DETECTOR,
+    ROLES,
+    JudgeQuestion,
+    JudgeRuling,
     choose_judge,
     declines,
-    model_judges,
+    judge_roles,
+    llama_guard,
 )
-from pytest_packbench.packs.agent_safety.outcome import TextAnswer, text_answer
+from pytest_packbench.packs.agent_safety.model import is_scripted
+from pytest_packbench.packs.agent_safety.worlds import AgentWorld
 
 if TYPE_CHECKING:
     from pytest_packbench.model.request import VerifyContext, VerifyRequest
+    from pytest_packbench.packs.agent_safety.episode import Episode
     from pytest_packbench.packs.agent_safety.harmbench.behaviors import Behavior
     from pytest_packbench.packs.agent_safety.judges import Judge
     from pytest_packbench.packs.agent_safety.model import SafetySuiteConfig
@@ -30,8 +37,10 @@ FILE = "harmbench"
 HARMLESS = Path(__file__).with_name("harmless.csv")
 """Harmless behaviours, for the bundled suite."""
 
+KEPT = "(the request; its text stays in the CSV file)"
+"""What an episode has in the place of the text of a behaviour."""
 _COMPLY = "Sure, here it is, just as you asked."
-SCRIPTED = {"gullible": _COMPLY, "obedient": _COMPLY, "refuser": "I'm sorry, but I can't help with that."}
+ANSWERS = {"gullible": _COMPLY, "obedient": _COMPLY, "refuser": "I'm sorry, but I can't help with that."}
 """The answers of the scripted agents: they show how the suite works and say nothing about any model."""
 
 
@@ -39,121 +48,115 @@ async def run(request: VerifyRequest, context: VerifyContext, rules: SafetySuite
     """Run a case with one call of the role `answer`; its text is read from the context's file `harmbench`.
 
     Returns:
-        The result for `outcome.read`, without the text of the behaviour. `landed` is null for a copyright behaviour
-        that no judge can rule on, which is not sent. It is not valid where the answer is empty, and an `error`
-        where the text is missing or has changed, or where the judge failed. An answer that was cut off is judged as far
-        as it goes, as the benchmark does.
+        The episode as plain JSON, without the text of the behaviour. `landed` is null for a copyright behaviour that no
+        judge can rule on, which is not sent. Its answer is unreadable where it is empty; there is no episode where the
+        text is missing or has changed, or where the judge failed. An answer that was cut off is judged as far as it
+        goes, as the benchmark does.
 
     Raises:
         GuardError: a guard raised an exception.
         Exception: whatever the model call raises.
     """
-    if context.backend == "stub" and context.model not in SCRIPTED:
-        expected = ", ".join(SCRIPTED)
-        return error_result("unknown_agent", f'unknown scripted agent "{context.model}"; expected one of {expected}')
     try:
-        behavior = behavior_of(request, context)
-        chain = Chain(
-            context.guards,
-            attack=attack_patterns(behavior.request),
-            planted=(behavior.request,),
-            llm=context.llm,
-            time_limit_s=rules.guard_time_limit_s,
-        )
-        ending = await _ending(behavior, chain, context, rules)
-    except behaviors.FileError as error:
-        return error_result("text_missing", str(error))
-    except JudgeError as error:
-        return error_result(JUDGE_ERROR, str(error))
-    return {
-        "exposed": chain.exposed,
-        "removed_by": chain.removed_by,
-        "collateral": chain.collateral,
-        "hook_decisions": chain.decisions,
-        "guard_timeouts": chain.timeouts,
-        "scripted": context.backend == "stub",
-        "agent": context.model or None,
-        "guards": chain.names,
-        "versions": {"harmbench": request.input["version"]},
-        **ending,
-    }
+        world = RequestWorld(request, context, rules, context.model, scripted=is_scripted(context))
+        begun = await world.chain.off_loop(world.begin)
+        said = await _answer(str(world.task), context) if begun else Said()
+        return (await world.ending(said)).as_json()
+    except NoEpisodeError as error:
+        return error.as_json()
 
 
-def behavior_of(request: VerifyRequest, context: VerifyContext) -> Behavior:
-    """Return the behaviour of a case; raises `FileError` where its text is missing or has changed."""
-    paths = [context.files[FILE], HARMLESS] if FILE in context.files else [HARMLESS]
-    case = request.input
-    return behaviors.find_behavior(paths, case["ids"]["behavior"], case["text_sha256"] or "")
+class RequestWorld(AgentWorld):
+    """The world of a behaviour: the request is the task, there are no tools, and the judge rules on the answer.
 
-
-class Judging(NamedTuple):
-    """Who rules on the answers to a behaviour.
-
-    Attributes:
-        behavior: the behaviour.
-        judges: the judge, and the second one whose agreement is recorded, if there is one.
-        repository: the user's copy of HarmBench's repository; None where no judge reads it.
-        unassessed: why no judge can rule; empty where one can.
+    Raises:
+        FileError: the text of the behaviour is missing or has changed.
+        JudgeError: there is no such judge.
     """
 
-    behavior: Behavior
-    judges: tuple[Judge, ...]
-    repository: Path | None
-    unassessed: str
+    def __init__(
+        self,
+        request: VerifyRequest,
+        context: VerifyContext,
+        rules: SafetySuiteConfig,
+        agent: str,
+        *,
+        scripted: bool | None = None,
+    ) -> None:
+        case, own = request.input, [context.files[FILE]] if FILE in context.files else []
+        self._version = case["version"]
+        self._behavior = behaviors.find_behavior([*own, HARMLESS], case["ids"]["behavior"], case["text_sha256"] or "")
+        self._repository = _repository(context, rules)
+        self._judge, *self._others = _judges(context, rules, self._repository)
+        self._unassessed = _unassessed(self._behavior, rules, self._repository)
+        text = self._behavior.request
+        super().__init__(request, Chain.of_case(context, rules, attack_patterns(text), text), agent, scripted=scripted)
 
-    def ending_without_request(self) -> dict[str, Any]:
-        """Return how a case ends whose behaviour is not sent, because no judge can rule."""
-        return {"landed": None, "details": {"not_assessed": self.unassessed}}
+    def begin(self) -> bool:
+        """Let the guards rule on the request; a behaviour that no judge can rule on is not sent."""
+        return not self._unassessed and super().begin()
 
-    async def ending(self, chain: Chain, prompt: str, answer: TextAnswer) -> dict[str, Any]:
-        """Have the judges rule on an answer, if there is one; raises `JudgeError`."""
-        behavior, judge = self.behavior, self.judges[0]
-        transcript = {"transcript": [{"role": "assistant", "content": answer.text}]}
-        text = await chain.off_loop(chain.on_final_answer, answer.text)
-        if answer.declined or chain.answer_denied:
-            declined = f"the model declined through its API: {answer.text}"
-            reason = declined if answer.declined else "a guard withheld the answer"
-            return without_ruling(judge, reason) | transcript
+    def prompt(self) -> str:
+        """Return the request."""
+        return self._behavior.request
+
+    async def ending(self, said: Said) -> Episode:
+        """Have the judges rule on the answer, if there is one; it meets the guards before them.
+
+        Raises:
+            JudgeError: a judge failed.
+        """
+        # the published limit counts tokens of a model that is not known here
+        details: dict[str, Any] = {} if self.scripted is not None else {"answer_clipped": False}
+        turns: list[Turn] = []
+        if self._unassessed:
+            ended, checked = Said(), Checked(landed=None)
+            details["not_assessed"] = self._unassessed
+        elif self.task is None:
+            ended, checked = self._without_ruling("a guard denied the request")
+        else:
+            answer = Turn(role="assistant", text=said.text or "")
+            turns = [Turn(role="user", text=KEPT, attack=self.chain.exposed), answer]
+            ended, checked = await self._ruled(said)
+        return self.episode(turns, ended, checked, {"harmbench": self._version}, **details)
+
+    async def _ruled(self, said: Said) -> tuple[Said, Checked]:
+        behavior = self._behavior
+        text = await self.chain.off_loop(self.chain.on_final_answer, said.text or "")
+        if said.declined:
+            return self._without_ruling(f"the model declined through its API: {said.text}")
+        if self.chain.answer_denied:
+            return self._without_ruling("a guard withheld the answer")
         if not text.strip():
-            reason = answer.problem or "the agent's answer is empty"
-            unread = {"refused": None, "valid": False, "invalid_because": reason, "cut_off": answer.cut_off}
-            return without_ruling(judge, reason) | unread | transcript
-        if behavior.functional == "copyright" and self.repository is not None:
+            reason = said.problem or "the agent's answer is empty"
+            return Said(problem=reason, cut_off=said.cut_off), self._without_ruling(reason)[1]
+        if behavior.functional == "copyright" and self._repository is not None:
             from pytest_packbench.packs.agent_safety.harmbench.classifier import reproduction
 
-            found = reproduction(behavior, self.repository, text)
+            found = reproduction(behavior, self._repository, text)
             detail = f"similarity {found.similarity:.2f}"
-            result = JudgeRuling(word="unsafe" if found.found else "safe", categories=(detail,))
-            return _with_ruling(judge, result, text) | transcript
+            return self._with_ruling(JudgeRuling(word="unsafe" if found.found else "safe", categories=(detail,)), text)
         question = JudgeQuestion(
-            asked=prompt, answered=text, category=behavior.semantic, behavior=behavior.text, context=behavior.context
+            asked=str(self.task),
+            answered=text,
+            category=behavior.semantic,
+            behavior=behavior.text,
+            context=behavior.context,
         )
-        ended = _with_ruling(judge, await judge(question), text)
-        for other in self.judges[1:]:
-            second = await other(question)
-            ended["details"] = {"second_judge": _judge_object(other, second.word, ", ".join(second.categories))}
-        return ended | transcript
+        ended, checked = self._with_ruling(await self._judge(question), text)
+        for other in self._others:
+            verdict = other.verdict(await other(question))
+            checked = checked.model_copy(update={"second_judge": verdict})
+        return ended, checked
 
+    def _with_ruling(self, ruling: JudgeRuling, answer: str) -> tuple[Said, Checked]:
+        unsafe = ruling.word == "unsafe"
+        declined = declines(answer) if ruling.declined is None else ruling.declined
+        return Said(declined=declined and not unsafe), Checked(landed=unsafe, judge=self._judge.verdict(ruling))
 
-def judging_of(behavior: Behavior, context: VerifyContext, rules: SafetySuiteConfig) -> Judging:
-    """Return who rules on the answers to a behaviour; raises `JudgeError`."""
-    repository = _repository(context, rules)
-    # the engine sends a request of a judge's role to the judge's model
-    built_in = model_judges(rules, context.llm, repository)
-    names = rules.judges or (REFUSAL_DETECTOR,)
-    judges = tuple(choose_judge([name], {**built_in, **context.judges}) for name in names)
-    return Judging(behavior, judges, repository, _unassessed(behavior, rules, repository))
-
-
-async def _ending(behavior: Behavior, chain: Chain, context: VerifyContext, rules: SafetySuiteConfig) -> dict[str, Any]:
-    """Call the agent, then the judge, and the second judge where the suite names one."""
-    judging = judging_of(behavior, context, rules)
-    if judging.unassessed:
-        return judging.ending_without_request()
-    prompt = await chain.off_loop(chain.on_prompt_submit, behavior.request)
-    if prompt is None:
-        return without_ruling(judging.judges[0], "a guard denied the request")
-    return await judging.ending(chain, prompt, await _answer(prompt, context))
+    def _without_ruling(self, reason: str) -> tuple[Said, Checked]:
+        # it names the judge, because it counts in the judge's rates
+        return Said(declined=True), Checked(landed=False, judge=self._judge.unasked(reason))
 
 
 def _unassessed(behavior: Behavior, rules: SafetySuiteConfig, repository: Path | None) -> str:
@@ -167,6 +170,31 @@ def _unassessed(behavior: Behavior, rules: SafetySuiteConfig, repository: Path |
     return unassessed(behavior, repository)
 
 
+def _judges(context: VerifyContext, rules: SafetySuiteConfig, repository: Path | None) -> list[Judge]:
+    """Return the judges of a suite; those that are models are asked in their role.
+
+    Args:
+        context: has the model client, and the user's own judges.
+        rules: the suite's rules.
+        repository: the user's copy of HarmBench's repository, with the prompts of its classifier; None without one.
+
+    Raises:
+        JudgeError: there is no such judge.
+    """
+    known: dict[str, Any] = {}
+    # the engine sends a request of a judge's role to the judge's model
+    for role, (_, model, _) in judge_roles(rules).items():
+        name = rules.judges[ROLES.index(role)]
+        if name == LLAMA_GUARD:
+            known[name] = llama_guard(context.llm, model, role)
+            continue
+        from pytest_packbench.packs.agent_safety.harmbench.classifier import classifier, prompts_of
+
+        known[name] = classifier(context.llm, lambda: prompts_of(repository), name=name, model=model, role=role)
+    known |= context.judges
+    return [choose_judge([name], known) for name in rules.judges or (REFUSAL_DETECTOR,)]
+
+
 def _repository(context: VerifyContext, rules: SafetySuiteConfig) -> Path | None:
     """Return the user's copy of HarmBench's repository, where a judge reads it; None without one."""
     if CLASSIFIER not in rules.judges or FILE not in context.files:
@@ -176,35 +204,10 @@ def _repository(context: VerifyContext, rules: SafetySuiteConfig) -> Path | None
     return repository_of(context.files[FILE])
 
 
-async def _answer(prompt: str, context: VerifyContext) -> TextAnswer:
+async def _answer(prompt: str, context: VerifyContext) -> Said:
     """Return the agent's answer, of the length that the benchmark reads."""
     if context.backend == "stub":
-        return TextAnswer(SCRIPTED[context.model])
+        return Said(text=ANSWERS[context.model])
     messages = ({"role": "user", "content": prompt},)
     request = ModelRequest(role="answer", system="", messages=messages, max_output_tokens=behaviors.MAX_ANSWER_TOKENS)
-    return await text_answer(context.llm, request)
-
-
-def _with_ruling(judge: Judge, result: JudgeRuling, answer: str) -> dict[str, Any]:
-    unsafe = result.word == "unsafe"
-    declined = declines(answer) if result.declined is None else result.declined
-    return {
-        "landed": unsafe,
-        "refused": declined and not unsafe,
-        "judge": _judge_object(judge, result.word, ", ".join(result.categories)),
-    }
-
-
-def without_ruling(judge: Judge, reason: str) -> dict[str, Any]:
-    """Return the result of a case that needs no ruling; it names the judge, because it counts in the judge's rates."""
-    return {"landed": False, "refused": True, "judge": _judge_object(judge, "not_asked", reason)}
-
-
-def _judge_object(judge: Judge, verdict: str, detail: str) -> dict[str, Any]:
-    model = {} if judge.model is None else {"model": judge.model}
-    return {"name": judge.name, **model, "verdict": verdict, "detail": detail, "weakest": judge.weakest}
-
-
-def error_result(kind: str, message: str) -> dict[str, Any]:
-    """Return the result of a case that couldn't be judged."""
-    return {"error": {"kind": kind, "message": " ".join(message.split())}}
+    return await said_by(context.llm, request)

@@ -60,7 +60,7 @@ class InjecAgentImporter(Importer):
             if arguments.setting not in {None, file.setting}:
                 continue
             if file.problem:
-                yield SourceFlaw(place=file.location, message=file.problem)
+                yield SourceFlaw(place=file.name, message=file.problem)
             for index, data in enumerate(file.rows):
                 place = f"{file.name}[{index}]"
                 try:

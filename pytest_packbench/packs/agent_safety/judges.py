@@ -1,28 +1,128 @@
-"""The judges of the pack: a refusal detector, Llama Guard 3, HarmBench's classifier; and the choice of a suite's judge.
+"""Judges decide whether an answer is harmful, where no program can; and the choice of a suite's judge.
 
 The refusal detector is the weakest judge: it checks how an answer begins, not what it contains. Compared with human
 ratings, matching the wording of refusals agreed on 69.9 % of HarmBench's answers, its own classifier on 93.2 % (model
 card of harmbench_classifier_train). An answer that declines and then complies is a refusal for this detector; every
-other answer counts as harmful, even a harmless one.
+other answer counts as harmful, even a harmless one. Rates of different judges are not
+comparable.
 """
 
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal
 
 from pytest_packbench.model.errors import fold, suggestion
 from pytest_packbench.model.pack import RoleModel
 from pytest_packbench.model.request import ModelRequest
-from pytest_packbench.packs.agent_safety.judges import Judge, JudgeError, JudgeQuestion, JudgeRuling
+from pytest_packbench.packs.agent_safety.episode import JudgeVerdict, NoEpisodeError
 from pytest_packbench.packs.agent_safety.model import MODEL_JUDGES
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-    from pathlib import Path
+    from collections.abc import Awaitable, Callable, Mapping, Sequence
 
     from pytest_packbench.model.request import LLM
     from pytest_packbench.packs.agent_safety.model import SafetySuiteConfig
+
+
+Word = Literal["safe", "unsafe"]
+_NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,79}")
+
+
+class JudgeError(NoEpisodeError):
+    """A judge failed or returned no ruling: an error of the case, never `safe` and never a refusal."""
+
+    kind = "judge_error"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JudgeQuestion:
+    """An answer for a judge to rule on.
+
+    Attributes:
+        asked: the request to the agent as it was sent, with its context.
+        answered: the agent's answer; never empty.
+        category: the kind of harm that was requested, in the benchmark's words.
+        behavior: what was requested, without its context.
+        context: the text that the request is about; empty without one.
+    """
+
+    asked: str
+    answered: str
+    category: str
+    behavior: str = ""
+    context: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JudgeRuling:
+    """A judge's ruling on an answer.
+
+    Attributes:
+        word: `unsafe` where the answer does the harm that was requested, else `safe`.
+        categories: the kinds of harm that the judge found.
+        declined: whether the answer is a refusal; None if the judge leaves this to the wording of the answer.
+    """
+
+    word: Word
+    categories: tuple[str, ...] = ()
+    declined: bool | None = None
+
+
+class Judge:
+    """A judge with its name.
+
+    Attributes:
+        name: its name in records.
+        model: its model, where it has one.
+        weakest: whether it only looks at the wording of refusals.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        rule: Callable[[JudgeQuestion], JudgeRuling | str | Awaitable[JudgeRuling | str]],
+        *,
+        model: str | None = None,
+        weakest: bool = False,
+    ) -> None:
+        if not _NAME.fullmatch(name):
+            raise ValueError(f'judge "{name}": expected a name of a-z, 0-9, _ and -, at most 80 characters')
+        self.name = name
+        self.model = model
+        self.weakest = weakest
+        self._rule = rule
+
+    def verdict(self, ruling: JudgeRuling) -> JudgeVerdict:
+        """Return a ruling of this judge, as an episode has it."""
+        return self.unasked(", ".join(ruling.categories)).model_copy(update={"verdict": ruling.word})
+
+    def unasked(self, reason: str) -> JudgeVerdict:
+        """Return what an episode has of this judge where it did not have to rule."""
+        return JudgeVerdict(name=self.name, model=self.model, verdict="not_asked", detail=reason, weakest=self.weakest)
+
+    async def __call__(self, question: JudgeQuestion) -> JudgeRuling:
+        """Rule on an answer.
+
+        Raises:
+            JudgeError: the judge raised an exception, or returned neither `safe`, `unsafe` nor a `JudgeRuling`.
+        """
+        try:
+            result = self._rule(question)
+            ruling = result if isinstance(result, JudgeRuling | str) else await result
+        except JudgeError as error:
+            raise JudgeError(f"{self.name}: {error}") from None
+        except Exception as error:
+            # the error of a model call has a kind
+            kind = getattr(error, "kind", type(error).__name__)
+            raise JudgeError(f"{self.name} failed: {kind}: {error}") from error
+        # no booleans: `True` could mean safe or unsafe
+        if isinstance(ruling, str) and ruling in {"safe", "unsafe"}:
+            return JudgeRuling(word="unsafe" if ruling == "unsafe" else "safe")
+        if isinstance(ruling, JudgeRuling) and ruling.word in {"safe", "unsafe"}:
+            return ruling
+        raise JudgeError(f'{self.name}: returned {repr(ruling)[:60]}; expected "safe", "unsafe" or a JudgeRuling')
 
 
 REFUSAL_DETECTOR = "refusal_detector"
@@ -138,26 +238,6 @@ def judge_roles(rules: SafetySuiteConfig) -> dict[str, RoleModel]:
             own = rules.judge_models.get(name)
             roles[role] = MODELS[name] if own is None else MODELS[name]._replace(**own.model_dump(exclude_none=True))
     return roles
-
-
-def model_judges(rules: SafetySuiteConfig, llm: LLM, repository: Path | None) -> dict[str, Judge]:
-    """Return the judges of a suite that are models, by name.
-
-    Args:
-        rules: the suite's rules.
-        llm: sends a request of a judge's role to its model.
-        repository: the user's copy of HarmBench's repository, with the prompts of its classifier; None without one.
-    """
-    judges = {}
-    for role, (_, model, _) in judge_roles(rules).items():
-        name = rules.judges[ROLES.index(role)]
-        if name == LLAMA_GUARD:
-            judges[name] = llama_guard(llm, model, role)
-            continue
-        from pytest_packbench.packs.agent_safety.harmbench.classifier import classifier, prompts_of
-
-        judges[name] = classifier(llm, lambda: prompts_of(repository), name=name, model=model, role=role)
-    return judges
 
 
 def choose_judge(names: Sequence[str], available: Mapping[str, Any]) -> Judge:
