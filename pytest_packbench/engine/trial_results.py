@@ -41,7 +41,7 @@ from pytest_packbench.model.result import (
     timestamp_now,
     with_score,
 )
-from pytest_packbench.model.run import CONTROL_OWNER, RUN_LIMITS
+from pytest_packbench.model.run import CAPS, CONTROL_OWNER
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -227,8 +227,8 @@ def build_result(case_ref: CaseRef, state: AttemptState, context: SuiteContext, 
     case, score, outcome = case_ref.readable.case, state.score, state.outcome
     if state.failure is not None or score is None or outcome is None:
         failure = state.failure or _NO_SCORE
-        # a limit of the run refused a call
-        verdict: Verdict = "not_run" if failure.kind in RUN_LIMITS else "error"
+        # a cap of the run refused a call
+        verdict: Verdict = "not_run" if failure.kind in CAPS else "error"
         done = _attempt_of(state, ("trial", "timestamp", "duration_ms", "cost_usd", "payload"))
         return unscored_result(case_ref, verdict, failure.kind, failure.message, done)
     done = _attempt_of(state, _OF_RESULTS)

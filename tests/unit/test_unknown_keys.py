@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from pytest_packbench import Answer, Case, Pack, ResultError, StrictModel, SuiteConfig, Term, Text
+from pytest_packbench import Answer, Case, Pack, ResultError, StrictModel, SuiteConfig, Term, Text, Unscored
 from pytest_packbench.analysis.conclusion import caveats, conclude, run_document
 from pytest_packbench.cases.load import scoring_sha256
 from pytest_packbench.engine.live_models import Ledger
@@ -123,6 +123,16 @@ def test_a_pack_can_look_at_the_keys_that_are_left_unread() -> None:
     assert score(ParcelPack(), case("a"), refusal, rules=OPEN).score == 1.0
     assert score(Strict(), case("a"), refusal, rules=OPEN).score == 0.0
     assert score(Strict(), case("a"), {"refusal": "no"}, rules=OPEN).score == 1.0
+
+
+def test_a_case_that_shows_nothing_lists_what_is_left_unread_as_well() -> None:
+    class Unseen(ParcelPack):
+        def terms(self, case: Case, answer: Parcel, rules: SuiteConfig) -> Iterator[Term]:
+            yield Term(name="seen", effect="note")
+            raise Unscored("vacuous", "nothing was seen")
+
+    found = score(Unseen(), case("a"), {"zone": "x", "trace": 1}, rules=OPEN)
+    assert (found.verdict, [term.name for term in found.terms]) == ("vacuous", ["seen", "unknown_key"])
 
 
 def test_rules_that_open_a_suite_are_other_rules_and_all_others_keep_their_hash() -> None:

@@ -9,6 +9,7 @@ import pytest
 
 from tests.integration.conftest import two_workers
 from tests.integration.options.conftest import SECRET, points, recordings
+from tests.integration.test_marked_cases import marked
 from tests.servers.wire import openai_reply, parse_request
 
 if TYPE_CHECKING:
@@ -84,6 +85,39 @@ def test_only_results_of_another_form_count(project: Project, model: Model) -> N
     assert {line["kind"] for line in project.errors().values()} == {"bad_request"}
 
 
+OWN = """
+import sys
+
+
+def a_set(request):
+    return {1, 2}
+
+
+if __name__ == "__main__":
+    for line in sys.stdin:
+        print("one point", flush=True)
+"""
+
+
+@pytest.mark.parametrize("target", ["own:a_set", "cmd:python own.py"])
+def test_a_result_that_is_no_json_counts(project: Project, model: Model, target: str) -> None:
+    project.prepare(*["points 1"] * 6)
+    project.write("own.py", OWN)
+    model.run(project, ONE, "--packbench-max-unreadable=2", target=target)
+    kinds = [line["kind"] for line in project.errors().values()]
+    assert len(project.records()) + len(kinds) == 6
+    assert kinds == ["max_unreadable"] * len(kinds)
+    assert len(kinds) >= 3
+
+
+def test_a_test_of_ones_own_ends_so_too(project: Project) -> None:
+    for name in "abcde":
+        project.case(name)
+    project.write("test_own.py", marked("packbench_check({'pints': 1.0})"))
+    project.run("--packbench-mode=live").assert_outcomes(failed=3, skipped=2)
+    project.run().assert_outcomes(failed=5)
+
+
 def test_an_error_does_not_count(project: Project, model: Model) -> None:
     # nothing is recorded of an answer with a secret
     project.prepare(*["form and secret"] * 4)
@@ -97,4 +131,5 @@ def test_a_run_of_recordings_never_ends_so(project: Project, model: Model) -> No
     model.handler = answer
     model.run(project, ONE, GO_ON, mode="record").assert_outcomes(failed=5)
     assert len(recordings(project)) == 5
-    project.run_toy("--packbench-target=pipeline:ask", "--packbench-max-unreadable=1").assert_outcomes(failed=5)
+    options = ("--packbench-target=pipeline:ask", "--packbench-max-unreadable=1", "--packbench-concurrency=2")
+    project.run_toy(*options).assert_outcomes(failed=5)
