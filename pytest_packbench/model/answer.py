@@ -59,6 +59,11 @@ class Answer(StrictModel):
         """The name of the check of the pipeline that alone decided how it ended, for controls; empty if none did."""
         return ""
 
+    @classmethod
+    def decided_unread(cls, result: Any) -> str:  # noqa: ARG003 - for pipelines that say why they have no answer
+        """Return the same of a result that can't be read, plain JSON; by default, nothing is known of it."""
+        return ""
+
 
 _AnswerT = TypeVar("_AnswerT", bound=Answer)
 

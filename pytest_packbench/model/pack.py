@@ -436,7 +436,7 @@ class Pack:
         try:
             outcome = self.read(result)
         except ResultError:
-            return ""
+            return self.answer_model.decided_unread(result)
         return outcome.document.decided_by if isinstance(outcome, ReadAnswer) else ""
 
     def unread_facts(self, case: Any) -> RecordFacts:
