@@ -10,7 +10,7 @@ from pydantic import BaseModel
 from pytest_packbench.cases.finder import FoundSuite, bundled_root, find_suites
 from pytest_packbench.cases.load import check_case, read_suite
 from pytest_packbench.model.errors import CaseError, Problem, SuiteError, single_spaced, suggestion
-from pytest_packbench.model.result import UNREADABLE, ResultError, Score
+from pytest_packbench.model.result import UNREADABLE, ResultError, Score, with_unknown_keys
 from pytest_packbench.model.run import BUNDLED
 from pytest_packbench.model.suite import CONFIG_NAME, Suite
 from pytest_packbench.packs.registry import Packs
@@ -86,7 +86,7 @@ def score(
         outcome = bound.read(payload)
     except ResultError as error:
         reason = single_spaced(f"the target's result can't be read: {error}")
-        return bound.unread(model, UNREADABLE, reason, rules)
+        return with_unknown_keys(bound.unread(model, UNREADABLE, reason, rules), error.unknown_keys)
     if outcome.breakdown is not None:
         message = f"the target reports a failure: {outcome.breakdown.kind}: {outcome.breakdown.message}"
         return Score(score=None, threshold=bound.threshold_of(model, rules), verdict="error", message=message)

@@ -161,6 +161,13 @@ SETTINGS = (
         default="100",
     ),
     Setting(
+        "max_unreadable",
+        "Start no more cases in live and record mode after this many results that are unreadable for their form, such "
+        "as for a key that the pack does not know; the default is 3, and 0 goes on.",
+        "N",
+        default="3",
+    ),
+    Setting(
         "case_timeout",
         "End an attempt after this many seconds; the default is 300 in live and record mode, 60 in fixture mode.",
         "S",

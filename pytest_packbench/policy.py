@@ -1048,6 +1048,7 @@ _RULES: tuple[tuple[Any, ...], ...] = (
     ("config/(backend|guards|model|target)(/.*)?", "pipeline changed"),
     ("config/thresholds(/.*)?", "threshold {}", _is_higher),
     ("config/trials(/.*)?", "trials rule changed", _becomes("all")),
+    ("config/unknown_keys", "unknown keys ignored", _becomes("refuse")),
     ("config/(ignore|recording/ignore_headers)", "ignored", _is_less),
     ("config/gates/[^/]*", "gate removed", _is_new),
     ("config/gates/.*/must_pass", "gate loosened", _is_more),

@@ -34,6 +34,7 @@ from pytest_packbench.analysis.counting import (
 from pytest_packbench.analysis.gates import GateJudge, deferred
 from pytest_packbench.analysis.labels import NO_LABELS, Confusion
 from pytest_packbench.analysis.statistics import WILSON, capitalized, format_interval, format_percent, rate_interval
+from pytest_packbench.analysis.unknown_keys import UnknownKeyCounter, unknown_key_sentences
 from pytest_packbench.files import finite_json
 from pytest_packbench.model.errors import pluralize
 from pytest_packbench.model.result import FIXTURE, Result, is_broken
@@ -46,7 +47,14 @@ if TYPE_CHECKING:
     from pytest_packbench.analysis.changes import BaselineOutcome, Comparison
     from pytest_packbench.model.pack import Pack
     from pytest_packbench.model.recording import ControlTally
-    from pytest_packbench.model.report import BaselineLookup, Exposure, Outline, PolicyOutcome, StoredRun
+    from pytest_packbench.model.report import (
+        BaselineLookup,
+        Exposure,
+        Outline,
+        PolicyOutcome,
+        StoredRun,
+        UnknownKeys,
+    )
 
 
 QUARANTINED = "quarantined"
@@ -219,6 +227,7 @@ class Conclusion:
         stored_status: of a stored run, the status in its report, which is never shown as a better one; else empty.
         times: how long its attempts took; None in fixture mode, and without an attempt that was judged.
         labels: how the labels of its answers agree with the expected ones.
+        unknown_keys: keys of its results that the answer model of its pack does not have; None without any.
     """
 
     run: Run
@@ -234,6 +243,7 @@ class Conclusion:
     stored_status: str = ""
     times: Times | None = None
     labels: Confusion = NO_LABELS
+    unknown_keys: UnknownKeys | None = None
 
     @property
     def compared(self) -> Comparison | None:
@@ -306,12 +316,14 @@ def conclude(
         facet=cluster_facet(run),
         mode=run.mode,
     )
-    listing, durations = Listing(), array("Q")
+    listing, durations, unknown = Listing(), array("Q"), UnknownKeyCounter()
 
     def counted() -> Iterator[Result]:
         for trials in by_case(results):
             case = numbers.add(trials)
             listing.add(case)
+            for trial in trials:
+                unknown.add(trial)
             if run.mode != FIXTURE:
                 durations.extend(trial.attempt.duration_ms for trial in trials if trial.record is not None)
             yield case
@@ -336,6 +348,7 @@ def conclude(
         baseline=outcome,
         times=times_of(durations),
         labels=confusion_of(numbers.groups[ALL]),
+        unknown_keys=unknown.counts(),
         figures=tuple(_figures_of_table(numbers)),
     )
 
@@ -451,8 +464,9 @@ def run_verdict(conclusion: Conclusion) -> RunVerdict:
     )
 
 
-def caveats(run: Run, statistics: Statistics) -> list[str]:
-    """Return what the run measures and what it does not, in sentences that may contain names from cases."""
+def caveats(conclusion: Conclusion) -> list[str]:
+    """Return what a run measures and what it does not, in sentences that may contain names from cases and answers."""
+    run, statistics = conclusion.run, conclusion.statistics
     sentences = [exposure_sentence(statistics.exposure)] if statistics.exposure is not None else []
     sentences.append(_origin_of_answers(run, statistics))
     if run.mode == "fixture" and statistics.totals.stale:
@@ -476,7 +490,7 @@ def caveats(run: Run, statistics: Statistics) -> list[str]:
         unclustered = statistics.overall.n - sum(group.n for group in groups)
         note = dependence_note(statistics.overall.n, clusters + unclustered, facet)
         sentences += [f"{note}; Wilson intervals and exact bounds assume independent cases."] if note else []
-    return [*sentences, *run.findings]
+    return [*sentences, *run.findings, *unknown_key_sentences(conclusion.unknown_keys, run.pack)]
 
 
 def exposure_sentence(exposure: Exposure) -> str:
@@ -632,9 +646,9 @@ def run_document(conclusion: Conclusion, rerun: str = "") -> dict[str, Any]:
         `authored`, `models`, `cached`, `interval` (how the intervals of the groups are computed), `figures` if the pack
         gives any, `gates`, `rerun` if there are options, `comparison` if a baseline was requested, `policy` (the
         acceptance policy) where it is known, `policy_changes` if a base for it was requested, `controls` if the run has
-        any, `trials` if cases have several trials, and `cases`, which is empty: the writer of the report adds the rows
-        of the results. Units are those of the classes. Numbers that are not finite are null. The object shares nothing
-        with the argument.
+        any, `trials` if cases have several trials, `unknown_keys` if a result has any, and `cases`, which is empty: the
+        writer of the report adds the rows of the results. Units are those of the classes. Numbers that are not finite
+        are null. The object shares nothing with the argument.
     """
     run, statistics, trials = conclusion.run, conclusion.statistics, conclusion.statistics.trials
     document = {
@@ -652,6 +666,7 @@ def run_document(conclusion: Conclusion, rerun: str = "") -> dict[str, Any]:
         "policy_changes": conclusion.policy and _policy_changes(conclusion.policy),
         "controls": conclusion.controls and conclusion.controls.counts,
         "trials": trials and {**trials._asdict(), "temperature": run.settings.get("temperature")},
+        "unknown_keys": conclusion.unknown_keys,
         "cases": [],
     }
     return {name: finite_json(value) for name, value in document.items() if value is not None}

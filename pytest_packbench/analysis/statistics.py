@@ -85,9 +85,14 @@ def format_terms(terms: Iterable[Term], *, details: bool = False) -> str:
 
     Args:
         terms: those of a `Score`.
-        details: add the detail of each term in brackets.
+        details: add the detail of each term in brackets; without it, a repeated note is there once.
     """
-    return "; ".join(_format_term(term, details=details) for term in terms)
+    texts: list[str] = []
+    for term in terms:
+        text = _format_term(term, details=details)
+        if term.effect != "note" or text not in texts:
+            texts.append(text)
+    return "; ".join(texts)
 
 
 def _format_term(term: Term, *, details: bool) -> str:

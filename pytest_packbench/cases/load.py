@@ -54,7 +54,7 @@ from pytest_packbench.model.errors import (
     unreadable,
     validation_problems,
 )
-from pytest_packbench.model.suite import CONFIG_NAME, CONTROLS, FIXTURES, PENDING, Suite, SuiteConfig
+from pytest_packbench.model.suite import CONFIG_NAME, CONTROLS, FIXTURES, IGNORED, PENDING, Suite, SuiteConfig
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -493,9 +493,11 @@ def scoring_sha256(config: SuiteConfig) -> str:
     """Return the hash of the rules that turn an answer into a score and a verdict.
 
     All keys of `suite.yaml` count, including the pack's own and all defaults, except `config.not_scoring`: gates,
-    targets, models, prices and descriptions do not change a score.
+    targets, models, prices and descriptions do not change a score. A suite that refuses unknown keys has the hash that
+    it had before there was a choice.
     """
-    return canonical_sha256(config.model_dump(mode="json", exclude=set(config.not_scoring)))
+    choice = () if config.unknown_keys == IGNORED else ("unknown_keys",)
+    return canonical_sha256(config.model_dump(mode="json", exclude={*config.not_scoring, *choice}))
 
 
 def read_suite(

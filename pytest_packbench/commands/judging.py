@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from pytest_packbench.analysis.changes import Comparison, committed_baseline, compare, loosened
 from pytest_packbench.analysis.conclusion import conclude, run_document, run_verdict, with_figures
+from pytest_packbench.analysis.unknown_keys import UnknownKeyCounter, unknown_key_sentences
 from pytest_packbench.cases.finder import (
     CaseIndex,
     find_controls,
@@ -531,7 +532,10 @@ def run_rescore(arguments: argparse.Namespace) -> int:
     failed = true_conditions(arguments.fail_on, comparison)
     note = _note(comparison, stored)
     comparison.differences = ()
-    page = diff_markdown(comparison, failed, [note])
+    unknown = UnknownKeyCounter()
+    for result in after.results:
+        unknown.add(result)
+    page = diff_markdown(comparison, failed, [note, *unknown_key_sentences(unknown.counts(), pack.name)])
     if arguments.out is None:
         write_stdout(page)
     else:

@@ -66,6 +66,7 @@ from pytest_packbench.model.result import (
     adapter,
     judged,
     timestamp_now,
+    with_unknown_keys,
 )
 from pytest_packbench.model.run import STUB
 
@@ -777,7 +778,7 @@ def _check_result(context: SuiteContext, loaded: LoadedCase, state: AttemptState
     state.truncated = said is not None and said.truncated
     _check_exceptions(context, state)
     if state.not_json and state.unread is None:
-        state.unread = _unread(state, f"the target's result is not JSON: {state.not_json}")
+        state.unread = _unread(state, f"the target's result is not JSON: {state.not_json}", by_form=True)
     if replay is not None and (foreign := sorted(replay.stale_roles & context.roles)):
         # a judge's ruling on another answer is no ruling on this one
         problem = f"the request to the role {', '.join(foreign)} has changed since its answer was recorded"
@@ -802,9 +803,13 @@ def _check_traffic(context: SuiteContext, loaded: LoadedCase, state: AttemptStat
         raise _AttemptFailed(kind, f"{source}: {traffic.mismatch}", traffic.difference)
 
 
-def _unread(state: AttemptState, reason: str) -> UnreadAnswer:
+def _unread(
+    state: AttemptState, reason: str, *, by_form: bool = False, unknown_keys: tuple[str, ...] = ()
+) -> UnreadAnswer:
     """Return an unreadable answer; one without a result may be so because it was cut off."""
-    return UnreadAnswer(TRUNCATED if state.truncated else UNREADABLE, single_spaced(reason))
+    term = TRUNCATED if state.truncated else UNREADABLE
+    by_form = by_form and term == UNREADABLE
+    return UnreadAnswer(term, single_spaced(reason), by_form=by_form, unknown_keys=unknown_keys)
 
 
 def _find_secrets(context: SuiteContext, state: AttemptState) -> None:
@@ -837,7 +842,9 @@ def _check_exceptions(context: SuiteContext, state: AttemptState) -> None:
         term = TRUNCATED if answer.kind == PROBLEM_KINDS[TRUNCATED] else UNREADABLE
         # redacted first: a secret may have several lines, and the text is cut where it is shown
         reason, text = (context.redactor.text(part) for part in (error_text(answer), answer.text))
-        state.unread = UnreadAnswer(term, single_spaced(reason), text)
+        # a program or a server has no model here whose answer it would be
+        by_form = term == UNREADABLE and context.caller.opaque
+        state.unread = UnreadAnswer(term, single_spaced(reason), text, by_form=by_form)
         return
     if raised is not None:
         message = f"the target raised {describe_error(raised)}"
@@ -876,7 +883,8 @@ def _read(context: SuiteContext, state: AttemptState) -> None:
                 passes=(ResultError,),
             )
         except ResultError as error:
-            state.unread = _unread(state, f"the target's result can't be read: {error_text(error)}")
+            reason, unknown = f"the target's result can't be read: {error_text(error)}", error.unknown_keys
+            state.unread = _unread(state, reason, by_form=True, unknown_keys=unknown)
     if state.unread is not None:
         said = state.unread.text or context.redactor.json(state.payload, state.secrets)
         state.outcome = Outcome(answer=_excerpt(said))
@@ -921,6 +929,8 @@ def _score(context: SuiteContext, loaded: LoadedCase, state: AttemptState) -> No
         return pack.score(loaded.case, state.outcome, rules)
 
     score = _from_pack(context, call, Score, kind="scorer_error", source="the scorer")
+    if unread is not None:
+        score = with_unknown_keys(score, unread.unknown_keys)
     try:
         adapter(Score).validate_python(score)
     except ValidationError as error:

@@ -26,11 +26,11 @@ from pytest_packbench.backends import (
     open_backend,
 )
 from pytest_packbench.files import LIMITS, NUMBERS, canonical_sha256, read_regular, write_atomic
-from pytest_packbench.model.errors import describe_error
+from pytest_packbench.model.errors import describe_error, pluralize
 from pytest_packbench.model.pack import Pack, RoleModel
 from pytest_packbench.model.request import ModelAnswer, ModelRequest, Usage
 from pytest_packbench.model.result import adapter
-from pytest_packbench.model.run import STUB, RunOptions, SetupError
+from pytest_packbench.model.run import MAX_UNREADABLE, STUB, RunOptions, SetupError
 from pytest_packbench.model.suite import Prices, SuiteConfig
 
 if TYPE_CHECKING:
@@ -106,6 +106,7 @@ class Ledger:
         retries: repetitions of calls after temporary failures, as far as they are seen.
         cost: cost of all calls; None once a call had no known price.
         currency: the currency of the cost.
+        unreadable: results that are unreadable for their form.
         started: when the first attempt was due, monotonic seconds; None before.
         stopped: why no further attempt starts: the reason's name and one line; both empty while one may.
     """
@@ -122,6 +123,7 @@ class Ledger:
     retries: int = 0
     cost: float | None = 0.0
     currency: str = DOLLARS
+    unreadable: int = 0
     started: float | None = None
     stopped: tuple[str, str] = ("", "")
     _lock: threading.Lock = field(default_factory=threading.Lock)
@@ -134,6 +136,21 @@ class Ledger:
             reason: why, in one line.
         """
         self.stopped = self.stopped if self.stopped[0] else (name, reason)
+
+    def add_unreadable(self, reason: str, most: int) -> None:
+        """Count a result that is unreadable for its form; the last one that is allowed lets no further attempt start.
+
+        Args:
+            reason: why it is unreadable, in one line.
+            most: how many are allowed; 0 for any number.
+        """
+        with self._lock:
+            self.unreadable += 1
+        if most and self.unreadable >= most:
+            whose = "" if self.parts == 1 else " of this worker"
+            advice = "correct the target and start a new run, or resume this one with --packbench-max-unreadable=0"
+            counted = f"{pluralize(self.unreadable, 'unreadable result')}{whose}, as many as a run may have"
+            self.stop(MAX_UNREADABLE, f"{counted} (the last one: {reason}); {advice}")
 
     @property
     def seconds(self) -> float:

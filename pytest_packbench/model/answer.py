@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeVar
 
+from pydantic import PrivateAttr, ValidationError
+
+from pytest_packbench.files import escape_unprintable
 from pytest_packbench.model.case import StrictModel
-from pytest_packbench.model.errors import format_value
+from pytest_packbench.model.errors import format_value, json_pointer, single_spaced, unknown_keys, without_keys
 from pytest_packbench.model.result import Term
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
     from pytest_packbench.model.result import Breakdown, Firing
 
@@ -23,6 +26,13 @@ class Answer(StrictModel):
     A subclass has the keys of its domain. The properties say what every report needs of an answer; override those whose
     default does not fit. The rules of the suite are the context of the validation (`info.context`).
     """
+
+    _unread_keys: tuple[str, ...] = PrivateAttr(())
+
+    @property
+    def unread_keys(self) -> tuple[str, ...]:
+        """The keys that a suite with `unknown_keys: ignore` leaves unread, as JSON pointers."""
+        return self._unread_keys
 
     @property
     def refused(self) -> bool:
@@ -48,6 +58,51 @@ class Answer(StrictModel):
     def decided_by(self) -> str:
         """The name of the check of the pipeline that alone decided how it ended, for controls; empty if none did."""
         return ""
+
+    @classmethod
+    def decided_unread(cls, result: Any) -> str:  # noqa: ARG003 - for pipelines that say why they have no answer
+        """Return the same of a result that can't be read, plain JSON; by default, nothing is known of it."""
+        return ""
+
+
+_AnswerT = TypeVar("_AnswerT", bound=Answer)
+
+
+def pointers_of(paths: Iterable[Sequence[str | int]]) -> tuple[str, ...]:
+    """Return paths as JSON pointers in one printable line each."""
+    return tuple(single_spaced(escape_unprintable(json_pointer(path))) for path in paths)
+
+
+def without_unknown_keys(model: type[_AnswerT], result: Any, rules: Any) -> _AnswerT:
+    """Validate a result as a suite with `unknown_keys: ignore` reads it: without the keys that no model knows.
+
+    A result without any other key says nothing, and stays unreadable.
+
+    Args:
+        model: the answer model.
+        result: the result of a target.
+        rules: the content of `suite.yaml`.
+
+    Returns:
+        The answer; it knows which keys were left unread.
+
+    Raises:
+        ValidationError: it does not fit without those keys either.
+    """
+    left: tuple[str, ...] = ()
+    while True:
+        try:
+            answer = model.model_validate(result, context=rules)
+        except ValidationError as error:
+            paths = unknown_keys(error, result)
+            rest = without_keys(result, paths) if paths else None
+            if not rest:
+                raise
+            # a validator may have stopped at the first ones, so that others become known only without them
+            left, result = (*left, *pointers_of(paths)), rest
+        else:
+            answer._unread_keys = left  # noqa: SLF001 - its own
+            return answer
 
 
 class Agreement(NamedTuple):

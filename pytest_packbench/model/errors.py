@@ -259,6 +259,72 @@ def validation_problems(
     ]
 
 
+def unknown_keys(error: ValidationError, data: Any) -> list[tuple[str | int, ...]]:
+    """Return where a value has keys that no model knows, by pydantic's errors on it; each once.
+
+    Of a union, a key that one of its members knows is none of them.
+
+    Args:
+        error: the errors.
+        data: what was validated. What a validator of the model has made of it is not looked into.
+    """
+    try:
+        details = error.errors(include_url=False, include_context=False, include_input=False)
+    except UnicodeEncodeError:
+        # as in `validation_problems`
+        return []
+    # by the place of a union: what each member that was tried does not know
+    found: dict[tuple[str | int, ...], dict[str | int | None, set[tuple[str | int, ...]]]] = {}
+    for detail in details:
+        union, member, path = _in_data(detail["loc"], data)
+        unknown = found.setdefault(union, {}).setdefault(member, set())
+        if detail["type"] == "extra_forbidden" and _has(data, path):
+            unknown.add(path)
+    paths = (path for members in found.values() for path in set.intersection(*members.values()))
+    return sorted(paths, key=json_pointer)
+
+
+def _in_data(
+    location: Sequence[str | int], data: Any
+) -> tuple[tuple[str | int, ...], str | int | None, tuple[str | int, ...]]:
+    """Split pydantic's location: the place of the first union on the way, the member that was tried, and the path.
+
+    Without a union the first is empty and the second None. What pydantic inserts is no key of the data.
+    """
+    union: tuple[str | int, ...] = ()
+    member: str | int | None = None
+    path: list[str | int] = []
+    *containers, last = location or ("",)
+    for step in containers:
+        if _has(data, (step,)):
+            path.append(step)
+            data = data[step]
+        elif member is None:
+            union, member = tuple(path), step
+    return union, member, (*path, last)
+
+
+def _has(data: Any, path: Sequence[str | int]) -> bool:
+    """Return whether there is a value at a path."""
+    for step in path:
+        is_there = step in data if isinstance(data, dict) else isinstance(data, list) and step in range(len(data))
+        if not is_there:
+            return False
+        data = data[step]
+    return True
+
+
+def without_keys(data: Any, paths: Iterable[Sequence[str | int]]) -> Any:
+    """Return a copy of a JSON value without the keys at some paths, each of which leads to a key of an object."""
+    inner: dict[str | int, list[Sequence[str | int]]] = {}
+    for first, *rest in paths:
+        inner.setdefault(first, []).append(rest)
+    gone = {key for key, rests in inner.items() if [] in rests}
+    pairs = data.items() if isinstance(data, dict) else enumerate(data)
+    kept = {key: without_keys(value, inner[key]) if key in inner else value for key, value in pairs if key not in gone}
+    return kept if isinstance(data, dict) else list(kept.values())
+
+
 def first_problem(error: ValidationError, data: object = None) -> Problem:
     """Return the first of pydantic's errors on a value that was read from a file."""
     return validation_problems(error, data=data)[0]

@@ -16,13 +16,22 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, TypeVar, cast
 from pydantic import ValidationError
 
 from pytest_packbench.files import walk
-from pytest_packbench.model.answer import Agreement, Answer, Unscored, total_of
+from pytest_packbench.model.answer import Agreement, Answer, Unscored, pointers_of, total_of, without_unknown_keys
 from pytest_packbench.model.case import Case
-from pytest_packbench.model.errors import first_of, validation_problems
+from pytest_packbench.model.errors import first_of, unknown_keys, validation_problems
 from pytest_packbench.model.record import EvalDecision
 from pytest_packbench.model.request import Target, VerifyRequest, Worlds
-from pytest_packbench.model.result import Outcome, Result, ResultError, Score, Term, judged, unread_score
-from pytest_packbench.model.suite import Figure, Panel, SuiteConfig, Thresholds
+from pytest_packbench.model.result import (
+    Outcome,
+    Result,
+    ResultError,
+    Score,
+    Term,
+    judged,
+    unknown_key_notes,
+    unread_score,
+)
+from pytest_packbench.model.suite import IGNORED, Figure, Panel, SuiteConfig, Thresholds
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -216,7 +225,7 @@ class Pack:
         version: a string that changes whenever the same result could get another score.
         case_model: the model of the cases; a subclass of `Case` that narrows `input`, `expected` and `case_type`.
         answer_model: the model of the answers; a subclass of `Answer`. It is closed: an unknown key makes an answer
-            unreadable.
+            unreadable, unless the suite has `unknown_keys: ignore`.
         suite_model: the model of `suite.yaml`; a subclass of `SuiteConfig` with the pack's own rules and metrics.
         metrics: what reports show beyond rates and means.
         rules: the content of `suite.yaml`, an instance of `suite_model`; None before the pack has a suite.
@@ -334,16 +343,21 @@ class Pack:
         return known[id(rules)]
 
     def read(self, result: object) -> Outcome:
-        """Validate the result of a target by `answer_model`.
+        """Validate the result of a target by `answer_model`; with `unknown_keys: ignore`, without its unknown keys.
 
         Raises:
             ResultError: it does not fit: an unreadable answer; says where, what was expected, and the nearest key.
         """
+        model, rules = self.answer_model, self.rules
         try:
-            answer = self.answer_model.model_validate(result, context=self.rules)
+            if rules is not None and rules.unknown_keys == IGNORED:
+                answer = without_unknown_keys(model, result, rules)
+            else:
+                answer = model.model_validate(result, context=rules)
         except ValidationError as error:
-            problem = validation_problems(error, self.answer_model, result)[0]
-            raise ResultError(problem.pointer, f"{problem.wrong}; {problem.expected}") from None
+            problem = validation_problems(error, model, result)[0]
+            found = pointers_of(unknown_keys(error, result))
+            raise ResultError(problem.pointer, f"{problem.wrong}; {problem.expected}", found) from None
         return ReadAnswer(
             document=answer,
             answer=answer.shown,
@@ -360,6 +374,7 @@ class Pack:
         """
         terms: list[Term] = []
         agreement, threshold = Agreement(), self.threshold_of(case, rules)
+        unread = unknown_key_notes(outcome.document.unread_keys)
         try:
             for each in self.terms(case, outcome.document, rules):
                 if isinstance(each, Agreement):
@@ -370,13 +385,13 @@ class Pack:
                     raise TypeError(f"terms() yielded {each!r}, expected a Term or an Agreement")
         except Unscored as reason:
             found: dict[str, Any] = {"verdict": reason.verdict, "kind": reason.kind, "message": str(reason)}
-            return Score(score=None, threshold=threshold, terms=tuple(terms), **found)
+            return Score(score=None, threshold=threshold, terms=(*terms, *unread), **found)
         points, clamp = total_of(terms)
         return Score(
             score=points,
             threshold=threshold,
             verdict=judged(points, threshold),
-            terms=(*terms, *clamp),
+            terms=(*terms, *clamp, *unread),
             match_level=agreement.level,
             match_depth=agreement.depth,
         )
@@ -421,7 +436,7 @@ class Pack:
         try:
             outcome = self.read(result)
         except ResultError:
-            return ""
+            return self.answer_model.decided_unread(result)
         return outcome.document.decided_by if isinstance(outcome, ReadAnswer) else ""
 
     def unread_facts(self, case: Any) -> RecordFacts:

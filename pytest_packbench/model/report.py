@@ -328,6 +328,32 @@ class Exposure(NamedTuple):
     interval: tuple[float, float] | None
 
 
+class KeyCounts(NamedTuple):
+    """Unknown keys in results of a run: keys that the answer model of the pack does not have.
+
+    Attributes:
+        results: the results with such keys.
+        passed: those of them that passed.
+        keys: in how many of the results each key is, by its JSON pointer with `*` for an index; the most frequent ones.
+    """
+
+    results: Count
+    passed: Count
+    keys: dict[str, Count]
+
+
+class UnknownKeys(NamedTuple):
+    """What a run says of unknown keys.
+
+    Attributes:
+        unreadable: those in results that are unreadable.
+        ignored: those that a suite with `unknown_keys: ignore` has left unread.
+    """
+
+    unreadable: KeyCounts
+    ignored: KeyCounts
+
+
 class PassAt(NamedTuple):
     """pass@k and pass^k for one `k`, averaged over cases.
 

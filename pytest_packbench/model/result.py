@@ -63,6 +63,10 @@ UNREADABLE = "unreadable_answer"
 TRUNCATED = "truncated_answer"
 """The term of an answer that can't be read because it was cut off."""
 UNREAD = frozenset({UNREADABLE, TRUNCATED})
+UNKNOWN_KEY = "unknown_key"
+"""The remark on a key that the answer model of a pack does not have; its detail is the JSON pointer of the key."""
+MOST_UNKNOWN_KEYS = 20
+"""The largest number of such remarks on one answer; one more counts the others."""
 # packs create them, without validation
 _CHECKED = ConfigDict(revalidate_instances="always")
 
@@ -195,6 +199,23 @@ def unread_score(term: str, reason: str, threshold: float) -> Score:
     return Score(score=0.0, threshold=threshold, verdict="failed", terms=terms)
 
 
+def unknown_key_notes(pointers: Collection[str]) -> tuple[Term, ...]:
+    """Return the remarks on the unknown keys of an answer.
+
+    Args:
+        pointers: where the keys are, as JSON pointers.
+    """
+    shown = list(pointers)[:MOST_UNKNOWN_KEYS]
+    if left_out := len(pointers) - len(shown):
+        shown.append(f"and {left_out:,} more")
+    return tuple(Term(name=UNKNOWN_KEY, effect="note", detail=each) for each in shown)
+
+
+def with_unknown_keys(score: Score, pointers: Collection[str]) -> Score:
+    """Return a score with the remarks on the unknown keys of its answer, after its terms."""
+    return replace(score, terms=(*score.terms, *unknown_key_notes(pointers))) if pointers else score
+
+
 def describe_score(score: Score) -> str:
     """Return a score compared with its threshold: `score 0.35 < 0.80`."""
     if score.score is None or score.threshold is None:
@@ -272,13 +293,16 @@ class ResultError(ValueError):
     Args:
         pointer: JSON pointer of the location in the result; empty for the whole result.
         message: what is wrong and what was expected, in one line.
+        unknown_keys: JSON pointers of the keys that the answer model of the pack does not have.
 
     Attributes:
         pointer: see above.
+        unknown_keys: see above.
     """
 
-    def __init__(self, pointer: str, message: str) -> None:
+    def __init__(self, pointer: str, message: str, unknown_keys: tuple[str, ...] = ()) -> None:
         self.pointer = pointer
+        self.unknown_keys = unknown_keys
         super().__init__(f"result{pointer}: {message}")
 
 
@@ -383,11 +407,16 @@ class UnreadAnswer:
         term: `unreadable_answer` or `truncated_answer`.
         reason: why it can't be read, in one line.
         text: the answer, as far as it is known and not in the payload.
+        by_form: whether the target has returned a result of another form than its pack reads: not an answer that was
+            cut off, nor one of its model.
+        unknown_keys: JSON pointers of the keys that the answer model of the pack does not have.
     """
 
     term: Annotated[str, BeforeValidator(lambda term: term if term == TRUNCATED else UNREADABLE)]
     reason: str = ""
     text: str = ""
+    by_form: Flag = False
+    unknown_keys: tuple[str, ...] = ()
 
     def problem(self) -> dict[str, str]:
         """Return it as the problem of a recorded answer, plain JSON."""

@@ -63,6 +63,10 @@ class SetupError(ValueError):
 
 CAPS = ("max_tokens", "max_cost", "max_seconds")
 """The names of the caps, in options and as reasons."""
+MAX_UNREADABLE = "max_unreadable"
+"""The name of the limit of results of another form, likewise."""
+RUN_LIMITS = (*CAPS, MAX_UNREADABLE)
+"""The reasons for which a run starts no more attempts by its own settings."""
 
 
 class Caps(NamedTuple):
@@ -103,6 +107,8 @@ class RunOptions:
         trials: attempts at each case, 1 or more.
         caps: limits of the whole run.
         max_calls: limit of one attempt's calls of chat models in live and record mode; None for none.
+        max_unreadable: how many results that are unreadable for their form may come in live and record mode before no
+            more attempts start; 0 for no limit.
         case_timeout_s: time limit of one attempt, seconds; None for none.
         call_timeout_s: time limit of one model call, seconds.
         retries: maximum of retries of one model call.
@@ -129,6 +135,7 @@ class RunOptions:
     trials: int = 1
     caps: Caps = _NO_CAPS
     max_calls: int | None = None
+    max_unreadable: int = 0
     case_timeout_s: float | None = None
     call_timeout_s: float = 120.0
     retries: int = 0
@@ -299,7 +306,7 @@ def partial_reason(
 
     Args:
         results: its results so far.
-        caps: the kinds of results that a cap of the run stopped.
+        caps: the kinds of results that a limit of the run stopped.
         selected: number of selected cases.
         due: number of cases in the suite, or in the shard.
         present: number of cases in the suite.

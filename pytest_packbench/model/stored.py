@@ -20,6 +20,7 @@ from pytest_packbench.model.report import (
     Refusals,
     StoredPolicy,
     TrialFigures,
+    UnknownKeys,
 )
 from pytest_packbench.model.result import COUNTED, NO_SCORE, Count, Flag, Number, Verdict
 from pytest_packbench.model.run import SUITE_NAME
@@ -102,6 +103,7 @@ class Header(Outline):
         policy_changes: in which points it differs from that of a base; None if none was requested.
         controls: how they ended; None if there are none.
         trials: what repeating the cases showed; None if each had one trial.
+        unknown_keys: keys that the answer model of the pack does not have; None if no result has any.
     """
 
     groups: tuple[Annotated[Group, AS_OBJECT], ...]
@@ -119,6 +121,7 @@ class Header(Outline):
     policy_changes: _Stated[Annotated[PolicyOutcome, AS_OBJECT]] = None
     controls: Annotated[ControlCounts, AS_OBJECT] | None = None
     trials: Annotated[TrialFigures, AS_OBJECT] | None = None
+    unknown_keys: Annotated[UnknownKeys, AS_OBJECT] | None = None
 
     @property
     def policy_failed(self) -> bool:

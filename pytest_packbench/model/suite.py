@@ -45,6 +45,8 @@ if TYPE_CHECKING:
 
 AUTHORED = "stub"
 """The backend whose answers were written by a person or a script."""
+IGNORED = "ignore"
+"""The value of `unknown_keys` in a suite that leaves keys unread that the answer model does not have."""
 COMPLETENESS = "completeness"
 MEAN_SCORE = "mean_score"
 EXPOSURE = "exposure_rate"
@@ -533,6 +535,9 @@ class SuiteConfig(StrictModel):
         trials: how several trials decide a case: `mean` (the mean score reaches the threshold), `all`, `any`, or
             `at_least: k` (k trials pass); an error in one trial makes the case an error.
         recording: how calls of the target's own clients are compared with recorded ones.
+        unknown_keys: what happens to keys of an answer that the pack's answer model does not have: `refuse` (the
+            answer is unreadable) or `ignore` (they are left unread, and each is listed beside the score: a claim may
+            hide in what is not read).
         metrics: the metrics that gates can use in addition to the general ones, by name; a pack defines its own here.
         not_scoring: keys that do not change a score; a pack may extend it (see `cases.load.scoring_sha256`).
         scripted: the models that the pack's reference target simulates itself; users select one with
@@ -551,6 +556,7 @@ class SuiteConfig(StrictModel):
     ignore: ListOf[Text] = ()
     trials: Trials = "mean"
     recording: RecordingRules = RecordingRules.model_construct()
+    unknown_keys: Literal["refuse", "ignore"] = "refuse"
 
     metrics: ClassVar[Mapping[str, Metric]] = {}
     scripted: ClassVar[tuple[str, ...]] = ()

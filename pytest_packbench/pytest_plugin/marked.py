@@ -181,6 +181,7 @@ class MarkedRun(CaseRun):
             trial = error_trial(self.case_ref(), Failure(kind="checked_twice", message=message))
         else:
             trial = self.call_record_hooks(self._score(_attempt_of(result, self.phase_started_ns)))
+            self.contexts.count_unreadable(trial)
         try:
             self.conclude([trial])
             self.decide()
@@ -449,7 +450,9 @@ def _attempt_of(result: object, started_ns: int) -> AttemptState:
         dumped = result.model_dump(mode="json") if isinstance(result, BaseModel) else result
         attempt.payload, attempt.text, attempt.not_json = Plain.of(dumped)
     except ValueError as error:
-        attempt.unread = UnreadAnswer(UNREADABLE, f"the result is not JSON: {_first_line(_message(error))}")
+        attempt.unread = UnreadAnswer(
+            UNREADABLE, f"the result is not JSON: {_first_line(_message(error))}", by_form=True
+        )
     return attempt
 
 

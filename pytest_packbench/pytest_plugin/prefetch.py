@@ -179,6 +179,7 @@ class Prefetcher:
                 trial = not_run_trial(case_ref, done.kind, done.message, trial=key.trial)
             else:
                 trial = journaled_trial(self._contexts, case_ref, done.attempt, done.job.context)
+                self._contexts.count_unreadable(trial)
         except KeyboardInterrupt:
             raise
         except BaseException as error:  # noqa: BLE001 - an error of a pack must not end the wait for another case

@@ -44,6 +44,7 @@ from pytest_packbench.model.run import (
     CONTROL_OWNER,
     PROGRAM_RUNS,
     RECORD_PROMPTS,
+    RUN_LIMITS,
     SPENT,
     Run,
     join_sorted,
@@ -430,7 +431,7 @@ class SuiteRun(RunResults):
             finished_at=timestamp_now(),
             partial=partial_reason(
                 self.results,
-                CAPS,
+                RUN_LIMITS,
                 selected=len(self.by_nodeid),
                 due=self.due_count,
                 present=self.case_count,

@@ -42,7 +42,7 @@ from pytest_packbench.engine.targets import make_importable
 from pytest_packbench.model.errors import SuiteError, describe_error, pluralize
 from pytest_packbench.model.redaction import Redactor, redact_options
 from pytest_packbench.model.request import TargetError
-from pytest_packbench.model.result import FIXTURE
+from pytest_packbench.model.result import FIXTURE, UNREADABLE
 from pytest_packbench.model.run import CAPS, MODES, RECORDED, STUB, Caps, RunOptions, SetupError, Shard
 from pytest_packbench.model.suite import CONFIG_NAME, CONTROLS, FIXTURES, Suite
 from pytest_packbench.packs import TARGET_FILES
@@ -66,6 +66,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 
     from pytest_packbench.engine.gateway import Serving
+    from pytest_packbench.engine.trial_results import Trial
     from pytest_packbench.model.case import LoadedCase
     from pytest_packbench.model.pack import Pack
     from pytest_packbench.pytest_plugin.prefetch import Prefetcher
@@ -89,7 +90,7 @@ _NUMBERS: dict[str, tuple[type[int | float], float, float]] = {
     **dict.fromkeys(("case_timeout", "call_timeout"), (float, 1e-3, 1e6)),
     **dict.fromkeys(("max_cost", "max_seconds"), (float, 1e-6, math.inf)),
     "temperature": (float, 0, 2),
-    "retries": (int, 0, math.inf),
+    **dict.fromkeys(("retries", "max_unreadable"), (int, 0, math.inf)),
 }
 """The type, the minimum and the maximum of numbers."""
 _NEEDED = {
@@ -688,6 +689,14 @@ class SessionSuites(SuiteContexts):
             from pytest_packbench.engine.live_models import UNWRITABLE  # fixture mode does not count
 
             self.clients.ledger.stop(UNWRITABLE, f"{problem}; answers would be lost")
+
+    def count_unreadable(self, trial: Trial) -> None:
+        """Count the result of an attempt in a run that asks models if it is unreadable for its form."""
+        unread = None if trial.attempt is None or trial.failure is not None else trial.attempt.unread
+        if self.settings.mode != FIXTURE and unread is not None and unread.by_form:
+            # as it is stored: what the target has returned may contain secrets
+            reason = next((term.detail for term in trial.result.score.terms if term.name == UNREADABLE), "another form")
+            self.clients.ledger.add_unreadable(reason, self.settings.max_unreadable)
 
     def unused_rules(self, suite: Suite, cases: Sequence[LoadedCase | None]) -> list[str]:
         """Return the rules of a suite that none of its cases uses, with its file; none if a case can't be read."""

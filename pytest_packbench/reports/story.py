@@ -208,7 +208,7 @@ def summary_lines(conclusion: Conclusion, *, max_cases: int = MAX_CASES) -> list
 
 def _first_sentences(conclusion: Conclusion) -> list[str]:
     """Return what a reader has to know before the numbers: how many cases there are, and what they can show."""
-    return [totals_line(conclusion.statistics.totals), *caveats(conclusion.run, conclusion.statistics)]
+    return [totals_line(conclusion.statistics.totals), *caveats(conclusion)]
 
 
 def totals_line(totals: Totals) -> str:

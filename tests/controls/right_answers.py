@@ -12,9 +12,11 @@ from pytest_packbench.cases.load import parse_case
 from pytest_packbench.engine.attempt import attempt
 from pytest_packbench.engine.contexts import SuiteContext
 from pytest_packbench.engine.targets import TargetCaller
+from pytest_packbench.packs.tariff.judged import edition_of
 from pytest_packbench.packs.tariff.model import TariffCase
 from pytest_packbench.packs.tariff.notation import depth, digits, dotted
 from pytest_packbench.packs.tariff.pack import TariffPack
+from pytest_packbench.packs.tariff.target import reference_target
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -41,6 +43,11 @@ class RightAnswer:
     score: Any
     payload: str
     partners: list[RightAnswer] = field(default_factory=list, repr=False)
+
+    @property
+    def edition(self) -> Any:
+        """The schedule of the suite."""
+        return edition_of(self.context.suite.config.schedule)
 
     @property
     def expected(self) -> TariffExpected:
@@ -113,7 +120,7 @@ def right_answers(folder: Path) -> Iterator[list[RightAnswer]]:
     suite = load_suite(folder)
     config: Any = suite.config
     pack = TariffPack().for_suite(config)
-    caller = TargetCaller(pack.target(config))
+    caller = TargetCaller(reference_target(edition_of(config.schedule)))
     context = SuiteContext(suite=suite, pack=pack, caller=caller, target_name="reference")
     try:
         answers = [right_answer(path, context) for path in sorted(suite.cases_path.glob("*/*.json"))]

@@ -20,6 +20,7 @@ from pytest_packbench.engine.trial_results import CaseRef, end_of_control
 from pytest_packbench.model.recording import Control, compare
 from pytest_packbench.packs.tariff import checks
 from pytest_packbench.packs.tariff.checks import CHECKS
+from pytest_packbench.packs.tariff.judged import edition_of
 from pytest_packbench.packs.tariff.order import ORDER
 from pytest_packbench.packs.tariff.target import reference_target
 from tests.conftest import SUITE
@@ -77,7 +78,7 @@ class Pipeline:
     def __init__(self, answers: Sequence[RightAnswer], gates: Sequence[str]) -> None:
         context = answers[0].context
         self._rights = {right.case.id: right for right in answers}
-        self.caller = TargetCaller(reference_target(context.pack.edition, checks=gates))
+        self.caller = TargetCaller(reference_target(edition_of(context.suite.config.schedule), checks=gates))
         self.context = replace(context, caller=self.caller)
 
     def recording(self, case_id: str) -> Run:

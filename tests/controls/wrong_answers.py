@@ -253,14 +253,14 @@ def continued(plain: str) -> list[str]:
 
 def invented(right: RightAnswer, width: int) -> list[str]:
     """Return a code whose last two of its first `width` digits are not in the schedule; none where all of them are."""
-    edition, preferred = right.context.pack.edition, digits(right.preferred_code)
+    edition, preferred = right.edition, digits(right.preferred_code)
     codes = (f"{preferred[: width - 2]}{number:02d}" for number in range(99, -1, -1))
     return [next((dotted(code) for code in codes if edition.existing(code) != code), "")] if preferred else []
 
 
 def invented_under(right: RightAnswer, code: str) -> Iterator[str]:
     """Yield the same line with a suffix that is not in the schedule."""
-    edition, line = right.context.pack.edition, digits(code)[:8]
+    edition, line = right.edition, digits(code)[:8]
     codes = (f"{line}{number:02d}" for number in range(99, -1, -1))
     yield next(dotted(other) for other in codes if edition.existing(other) != other)
 
@@ -741,7 +741,7 @@ def neighbours(right: RightAnswer, code: str) -> Iterator[str]:
     """Yield codes of the schedule that share 2, 4 or 6 digits with a code, and that the case neither wants nor forbids."""
     expected, plain = right.expected, digits(code)
     named = [*expected.all_preferred, *right.forbidden, *(expected.must_not_hts or ())]
-    edition = right.context.pack.edition
+    edition = right.edition
     for width in (2, 4, 6):
         siblings = (f"{plain[:width]}{number:02d}" for number in range(1, 100))
         known = (sibling for sibling in siblings if edition.existing(sibling) == sibling)

@@ -152,7 +152,7 @@ def unknown_suffix(_: RightAnswer, plain: Json) -> Iterator[Json]:
 
 def rate_of_another_edition(right: RightAnswer, plain: Json) -> Iterator[Json]:
     """The base rate one point higher, where the schedule has a percentage rather than a text."""
-    rate = right.context.pack.edition.rate(digits(plain["baseline"]["hts_code"]))
+    rate = right.edition.rate(digits(plain["baseline"]["hts_code"]))
     if rate.pct:
         changes = ("rate", "breakdown__base_rate", "breakdown__total_rate")
         yield from changed(plain, **{f"baseline__duty_{change}_pct": rate.pct + 1 for change in changes})

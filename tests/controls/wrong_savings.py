@@ -34,7 +34,7 @@ def saving(variants: Variants) -> Variants:
 
 
 def general(right: RightAnswer, code: str) -> float | None:
-    rate = right.context.pack.edition.rate(digits(code))
+    rate = right.edition.rate(digits(code))
     return None if rate is None else rate.pct
 
 
@@ -83,7 +83,7 @@ def horses(right: RightAnswer) -> Iterator[Json]:
 
 def other_lines(right: RightAnswer) -> Iterator[Json]:
     """Yield each other line under the heading of a target that is in the schedule, at its own rate."""
-    edition = right.context.pack.edition
+    edition = right.edition
     for target in right.expected.savings.targets if right.expected.savings else ():
         subheading = digits(target.code)[:6]
         lines = [f"{subheading}{number:02d}" for number in range(100)]
@@ -521,7 +521,7 @@ def odd_savings(right: RightAnswer) -> Iterator[Json]:
 
 def other_targets(right: RightAnswer) -> Iterator[Json]:
     """Yield each accepted code, by its change and at its rate, where it is the general one."""
-    edition = right.context.pack.edition
+    edition = right.edition
     for target in right.expected.savings.targets if right.expected.savings else ():
         line = digits(target.code)
         codes = (f"{line}{number:02d}" for number in range(100))

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from pytest_packbench.api import score
 from pytest_packbench.model.errors import CaseError
-from pytest_packbench.packs.tariff.pack import TariffPack
+from pytest_packbench.packs.tariff.answer import TariffAnswer
 from pytest_packbench.packs.tariff.white_box.original import document
 
 if TYPE_CHECKING:
@@ -79,7 +79,7 @@ class Rules:
 
     def __init__(self, case: Json, result: Json, ours: Score) -> None:
         self.expected, self.result, self.ours = case["expected"], result, ours
-        answer = TariffPack().read(document(result)).document
+        answer = TariffAnswer.model_validate(document(result))
         self.is_compared = self.expected["expected_accept"] and answer.status == "verified"
         baseline, optimized = parts(result)
         self.code = optimized.get("hts_code") or baseline.get("hts_code")

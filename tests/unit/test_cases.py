@@ -124,7 +124,11 @@ def test_each_mistake_in_a_file_is_one_line_with_its_location(expected: Expected
     readers: dict[str, Callable[[Any], object]] = {
         "cases": lambda changes: loaded(changed_case(changes)),
         "cases of a suite": lambda changes: check_case(
-            changed_case(changes), TariffSuiteConfig(pack="tariff").case_model, source="c.json", stem=None, pack=None
+            changed_case(changes),
+            TariffSuiteConfig(pack="tariff").narrowed(TariffCase),
+            source="c.json",
+            stem=None,
+            pack=None,
         ),
         "json": lambda text: loaded(text.encode("latin-1")),
         "rules": lambda text: rules(tmp_path, text),

@@ -194,6 +194,9 @@ def test_of_a_control_in_two_runs_the_worse_end_counts() -> None:
             ControlResult.from_line({**fine.as_json(), **change})
 
 
+REFUSED = {"status": "refused"}
+
+
 def ruling(iteration: int, gate: str, decision: str) -> dict[str, Any]:
     return {"hook": f"tariff.{gate}", "decision": decision, "iteration": iteration}
 
@@ -201,12 +204,16 @@ def ruling(iteration: int, gate: str, decision: str) -> dict[str, Any]:
 @pytest.mark.parametrize(
     ("result", "gates"),
     [
-        ({"trace": [ruling(1, "critic", "fail"), ruling(2, "critic", "pass")]}, "critic"),
+        ({**REFUSED, "trace": [ruling(1, "critic", "fail"), ruling(2, "critic", "pass")]}, "critic"),
         (
-            {"trace": [ruling(1, "form", "fail"), ruling(2, "critic", "fail"), ruling(2, "citations", "fail")]},
+            {
+                **REFUSED,
+                "trace": [ruling(1, "form", "fail"), ruling(2, "critic", "fail"), ruling(2, "citations", "fail")],
+            },
             "critic, citations",
         ),
-        ({"trace": [3, {"decision": "fail"}, {"decision": "fail", "iteration": "x", "hook": 3}]}, ""),
+        ({"unreadable": "prose", "trace": [ruling(1, "form", "fail")]}, "form"),
+        ({**REFUSED, "trace": [3, {"decision": "fail"}, {"decision": "fail", "iteration": "x", "hook": 3}]}, ""),
         ({"trace": 1}, ""),
         (None, ""),
     ],

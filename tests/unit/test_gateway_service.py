@@ -367,6 +367,20 @@ def test_caps_bind(*, streamed: bool, child: bool) -> None:
     assert set(prices) == {("openai", "m")}
 
 
+def test_an_attempt_goes_on_after_unreadable_results_of_others() -> None:
+    ledger = Ledger(Caps())
+    ledger.add_unreadable("no points", 1)
+    assert ledger.reached_cap()[0] == "max_unreadable"
+    with (
+        FakeServer(answer_with(lambda question: question.text)) as server,
+        recording(server.url, ledger=ledger) as gateway,
+    ):
+        case = gateway.open_case("one")
+        with case.active():
+            assert post(gateway).status_code == 200
+        assert case.capped is None
+
+
 def test_errors_are_counted_and_their_tokens_not_known() -> None:
     ledger = Ledger(Caps(tokens=30))
     failing = FakeServer(lambda _: Reply(status=500, body=error_reply(500).body))

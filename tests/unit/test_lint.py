@@ -15,10 +15,11 @@ from pytest_packbench.cases.lint import lint
 from pytest_packbench.cases.load import suite_cases
 from pytest_packbench.commands import main
 from pytest_packbench.files import canonical_sha256
-from pytest_packbench.model.pack import LintOption
+from pytest_packbench.model.pack import LintOption, Pack
 from pytest_packbench.packs.generic.pack import GenericPack
 from pytest_packbench.packs.tariff.model import TariffSuiteConfig
 from pytest_packbench.packs.tariff.pack import TariffPack
+from pytest_packbench.packs.tariff.tools import TariffTools
 from pytest_packbench.testing import case, write_suite
 from tests.unit.small_tariff_suite import GARLIC, REPORT, SmallSuite, small_suite
 
@@ -37,7 +38,7 @@ TEXTS = {
 }
 
 
-def pack_of(suite: Suite) -> TariffPack:
+def pack_of(suite: Suite) -> Pack:
     assert isinstance(suite.config, TariffSuiteConfig)
     return TariffPack().for_suite(suite.config)
 
@@ -147,12 +148,17 @@ def shingles(text: str) -> set[tuple[str, ...]]:
     return {tuple(words[start : start + 3]) for start in range(max(1, len(words) - 2))}
 
 
+class OtherTools(TariffTools):
+    lint_options = (LintOption(name="other-data", help="for the test"),)
+
+
 class OtherPack(TariffPack):
     """A second pack, whose lint uses another file."""
 
-    earlier_api = True
     name = "other"
-    lint_options = (LintOption(name="other-data", help="for the test"),)
+
+    def tools(self) -> OtherTools:
+        return OtherTools()
 
 
 def test_the_command_prints_findings_and_returns_1_if_one_is_an_error(

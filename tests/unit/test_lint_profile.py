@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from pytest_packbench.cases.lint import OWN_RULES, PROFILES, SOFT_RULES
 from pytest_packbench.commands import main
-from pytest_packbench.packs.tariff.pack import TariffPack
+from pytest_packbench.packs.tariff.tools import TariffTools
 from tests.unit.small_tariff_suite import small_suite
 
 if TYPE_CHECKING:
@@ -40,7 +40,7 @@ def test_a_case_that_no_suite_can_use_is_found_in_both_profiles(
         assert main(["lint", "suite", "--profile", profile, "--format=json"]) == 1
         found[profile] = {each["rule"]: each["severity"] for each in json.loads(capsys.readouterr().out)["findings"]}
     own, imported = (found[profile] for profile in PROFILES)
-    left_out = OWN_RULES | TariffPack.own_lint_rules
+    left_out = OWN_RULES | TariffTools.own_lint_rules
     assert imported == {
         rule: "warning" if rule in SOFT_RULES else severity for rule, severity in own.items() if rule not in left_out
     }
@@ -53,4 +53,4 @@ def test_a_case_that_no_suite_can_use_is_found_in_both_profiles(
 def test_every_rule_that_a_profile_names_exists() -> None:
     texts = (Path(__file__).parent / "expected" / "lint").glob("*.txt")
     fired = {rule for text in texts for rule in re.findall(r": ([a-z]+(?:_[a-z]+)+): ", text.read_text("utf-8"))}
-    assert (OWN_RULES | SOFT_RULES | TariffPack.own_lint_rules) - fired == set()
+    assert (OWN_RULES | SOFT_RULES | TariffTools.own_lint_rules) - fired == set()

@@ -23,6 +23,7 @@ from pytest_packbench.analysis.statistics import (
     format_terms,
     format_with_bounds,
 )
+from pytest_packbench.model.result import Term
 from pytest_packbench.model.run import Run
 from pytest_packbench.reports.blocks import Cell, Table, escape_markdown, markdown
 from pytest_packbench.reports.github import (
@@ -140,6 +141,10 @@ def test_texts_and_numbers_are_rendered_as_in_their_table() -> None:
         assert format_interval(ends) == interval
 
     assert format_terms([]) == ""
+    assert format_terms([*TERMS[:1], *TERMS]) == f"match +1.00; {format_terms(TERMS)}"
+    notes = [Term(name="unknown_key", effect="note", detail=place) for place in ("/a", "/b")]
+    assert format_terms(notes) == "unknown_key"
+    assert format_terms(notes, details=True) == "unknown_key (/a); unknown_key (/b)"
     assert format_terms(TERMS) == "match +1.00; order -0.10; limit -0.05; nothing_ran; forbidden =0"
     details = "match +1.00 (whole); order -0.10; limit -0.05 (to 1); nothing_ran (no trace); forbidden =0 (by name)"
     assert format_terms(TERMS, details=True) == details

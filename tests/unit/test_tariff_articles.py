@@ -54,7 +54,7 @@ def test_each_article_is_matched_with_one_code(name: str) -> None:
 
 
 def test_the_terms_and_explanations_of_each_answer(expected: ExpectedTexts) -> None:
-    pack, lines = TariffPack(), []
+    pack, lines = TariffPack().for_suite(rules()), []
     checked = TariffCase.model_validate(articles_case())
     for name, row in TABLE["answers"].items():
         ours = score(articles_case(), result_of(row), pack="tariff")
@@ -77,7 +77,13 @@ def problem_of(**changes: Any) -> str:
     """Why the case with changes is refused; empty if it is read."""
     plain = articles_case(**changes)
     try:
-        parse_case(json.dumps(plain).encode(), rules().case_model, source="case.json", stem=plain["id"], pack="tariff")
+        parse_case(
+            json.dumps(plain).encode(),
+            rules().narrowed(TariffCase),
+            source="case.json",
+            stem=plain["id"],
+            pack="tariff",
+        )
     except CaseError as error:
         return str(error)
     return ""

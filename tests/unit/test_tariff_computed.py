@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import TypeAdapter, ValidationError
 
+from pytest_packbench.model.pack import record_facts
 from pytest_packbench.model.result import ResultError
 from pytest_packbench.packs.tariff.answer import Code
 from pytest_packbench.packs.tariff.edition import load_edition
@@ -68,7 +69,7 @@ def test_an_invented_code_has_a_level_a_depth_and_a_metric_of_its_own() -> None:
         plain: Any = pack.case_model.model_validate(case())
         outcome = pack.read(result_of({"code": code}))
         score = pack.score(plain, outcome, config)
-        facts = pack.facts(plain, outcome, score)
+        facts = record_facts(pack, plain, outcome, score)
         assert (score.match_level, score.match_depth, facts.valid) == (level, depth, valid)
 
 

@@ -23,6 +23,7 @@ from pytest_packbench.engine.recordings import Replay
 from pytest_packbench.engine.targets import TargetCaller, import_target
 from pytest_packbench.model.request import ModelRequest, VerifyContext, VerifyRequest, without_model
 from pytest_packbench.model.run import RunOptions
+from pytest_packbench.packs.tariff.answer import TariffAnswer
 from pytest_packbench.packs.tariff.edition import ScheduleError as EditionError
 from pytest_packbench.packs.tariff.edition import read_edition
 from pytest_packbench.packs.tariff.model import TariffCase
@@ -255,7 +256,7 @@ def test_the_answer_is_the_line_with_the_most_similar_words_and_its_rate(
     text: str, evidence: str, code: str, rate: float | None
 ) -> None:
     result = run_target(text, *([{"source_id": "a", "text": evidence}] if evidence else []))
-    baseline = TariffPack().read(result).document.dossier.baseline
+    baseline = TariffAnswer.model_validate(result).dossier.baseline
     assert baseline is not None
     assert (dotted(baseline.hts_code), baseline.total) == (code, rate)
 

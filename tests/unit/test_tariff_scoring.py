@@ -12,10 +12,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from pytest_packbench import api
+from pytest_packbench.model.pack import ReadAnswer, record_facts
 from pytest_packbench.packs.tariff.answer import TariffAnswer
 from pytest_packbench.packs.tariff.model import TariffCase
-from pytest_packbench.packs.tariff.pack import TariffOutcome, TariffPack
-from pytest_packbench.packs.tariff.scoring import ALWAYS, OF_ANSWERS, UNSAFE_TERMS, score
+from pytest_packbench.packs.tariff.pack import TariffPack
+from pytest_packbench.packs.tariff.scoring import ALWAYS, OF_ANSWERS, UNSAFE_TERMS
+from pytest_packbench.packs.tariff.target import reference_target
+from pytest_packbench.packs.tariff.tools import TariffTools
 from tests.unit.tariff_cases import CHANGE, RIGHT, Json, answer, case, refusal, result_of, rules, score_of, table
 
 if TYPE_CHECKING:
@@ -24,7 +28,7 @@ if TYPE_CHECKING:
     from tests.conftest import ExpectedTexts
 
 
-PACK = TariffPack()
+PACK = TariffPack().for_suite(rules())
 SAME_LINE, SAME_SUBHEADING, SAME_HEADING = "6404.11.9050", "6404.11.2030", "6404.19.9030"
 SAME_CHAPTER, ELSEWHERE = "6402.99.3165", "8544.42.9090"
 GROUPS = table("tariff_scores")
@@ -36,19 +40,23 @@ ROWS: dict[str, Json] = {
 }
 
 
-def inputs_of(row: Json, key: str = "answer") -> tuple[TariffCase, TariffOutcome, TariffSuiteConfig]:
+def inputs_of(row: Json, key: str = "answer") -> tuple[TariffCase, TariffAnswer, TariffSuiteConfig]:
     """The case of a row, its answer or its right answer, and the rules of its suite."""
     plain, result = case(row.get("case_type", "positive"), **row.get("case", {})), row.get(key, {})
     if row.get("rules", {}).get("scored_code") == "baseline":
         # there a lever has to name a change of the request
         plain["input"]["options"] = {"changes": [CHANGE]}
-    outcome = PACK.read(result_of(result if "refusal" in result else {**row["defaults"], **result}))
-    return TariffCase.model_validate(plain), outcome, rules(**row.get("rules", {}))
+    read = TariffAnswer.model_validate(result_of(result if "refusal" in result else {**row["defaults"], **result}))
+    return TariffCase.model_validate(plain), read, rules(**row.get("rules", {}))
 
 
 def scored(row: Json, key: str = "answer") -> Score:
-    checked, outcome, config = inputs_of(row, key)
-    return score(checked, outcome.document, config)
+    checked, read, config = inputs_of(row, key)
+    return score(checked, read, config)
+
+
+def score(checked: TariffCase, read: TariffAnswer, config: TariffSuiteConfig) -> Score:
+    return PACK.score(checked, ReadAnswer(document=read), config)
 
 
 def names_of(result: Score, *effects: str) -> list[str]:
@@ -69,9 +77,10 @@ def test_an_answer_has_its_score_because_of_a_term(row: Json) -> None:
 def test_the_terms_and_the_recorded_facts_of_each_answer_with_every_hard_fail(expected: ExpectedTexts) -> None:
     lines = []
     for name, row in ROWS.items():
-        checked, outcome, config = inputs_of(row)
-        result = score(checked, outcome.document, config)
-        facts = TariffPack().facts(checked, outcome, result)
+        checked, read, config = inputs_of(row)
+        outcome = PACK.read(read.model_dump(mode="json"))
+        result = PACK.score(checked, outcome, config)
+        facts = record_facts(TariffPack().for_suite(config), checked, outcome, result)
         depth = "" if result.match_depth is None else f", {result.match_depth} digits"
         lines.append(f"{name}: {result.score} {result.verdict} ({result.threshold}), {result.match_level}{depth}")
         lines.append(f"    {facts.attack_category}: {facts.expected} expected, {facts.agent_decision}")
@@ -84,7 +93,8 @@ def test_the_terms_and_the_recorded_facts_of_each_answer_with_every_hard_fail(ex
 
 def test_a_breakdown_is_an_error_without_a_score() -> None:
     for accept in (True, False):
-        result = score_of(case(expected_accept=accept), {"error": {"kind": "timeout", "message": "after 5 s"}})
+        failed = {"error": {"kind": "timeout", "message": "after 5 s"}}
+        result = api.score(case(expected_accept=accept), failed, pack="tariff")
         assert (result.score, result.verdict, result.terms, result.passed) == (None, "error", (), False)
         assert result.message == "the target reports a failure: timeout: after 5 s"
 
@@ -231,7 +241,7 @@ def test_the_request_is_the_verify_request_of_the_reference_target() -> None:
         "options": {"max_iters": 2, "candidate_chapters": [], "steps": True},
         "evidence": [{"source_id": "spec_1", "text": "rubber sole", "title": None}],
     }
-    assert list(inspect.signature(PACK.target(rules())).parameters) == ["request", "context"]
+    assert list(inspect.signature(reference_target()).parameters) == ["request", "context"]
 
 
 @pytest.mark.parametrize(
@@ -250,7 +260,7 @@ def test_the_request_is_the_verify_request_of_the_reference_target() -> None:
 )
 def test_an_answer_that_no_code_makes_right_can_not_be_accepted(row: Json, problem: str) -> None:
     with pytest.raises(ValueError, match=re.escape(problem)):
-        PACK.also_acceptable(*inputs_of({"defaults": {}, **row}))
+        TariffTools().also_acceptable(*inputs_of({"defaults": {}, **row}))
 
 
 def test_expected_and_actual_values_are_explained(expected: ExpectedTexts) -> None:

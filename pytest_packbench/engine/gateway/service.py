@@ -32,6 +32,7 @@ from pytest_packbench.engine.gateway.protocols import (
 from pytest_packbench.engine.gateway.server import LoopbackServer, Reply, Request
 from pytest_packbench.engine.offline import note_late
 from pytest_packbench.model.redaction import Redactor
+from pytest_packbench.model.run import MAX_UNREADABLE
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -406,7 +407,8 @@ class Gateway:
         call = asked.call
         ledger, cache = self._settings.ledger, self._settings.cache
         refused = case.limit.take() if case.limit is not None and call.asks_chat_model else None
-        if refused is None and ledger is not None and (cap := ledger.reached_cap())[0]:
+        # an attempt that has begun goes on after unreadable results of others
+        if refused is None and ledger is not None and (cap := ledger.reached_cap())[0] not in ("", MAX_UNREADABLE):
             refused = BackendError(*cap)
             case.capped = case.capped or refused
         if refused is not None:

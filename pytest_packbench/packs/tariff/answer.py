@@ -6,7 +6,7 @@ makes the answer unreadable. What a pipeline wants to say beside it stands in `n
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, NamedTuple, Self
+from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple, Self
 
 from pydantic import (
     AfterValidator,
@@ -19,13 +19,15 @@ from pydantic import (
 )
 
 from pytest_packbench.files import escape_unprintable, walk
+from pytest_packbench.model import result as results
+from pytest_packbench.model.answer import Answer
 from pytest_packbench.model.case import Expected, Fraction, ListOf, StrictModel, misfit
-from pytest_packbench.model.errors import json_pointer, single_spaced, validation_problems
+from pytest_packbench.model.errors import first_of, single_spaced, validation_problems
 from pytest_packbench.packs.tariff.model import RefusalCategory  # noqa: TC001 - pydantic reads it at run time
 from pytest_packbench.packs.tariff.notation import CODE, WIDTHS, Level, Rule, digits, dotted
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterator, Mapping
 
     from pydantic import ModelWrapValidatorHandler
 
@@ -43,6 +45,7 @@ Points = Annotated[float, Field(ge=-1000, le=1000), Expected("a number of percen
 Kind = Literal["materials", "construction", "components", "packaging", "process", "origin", "description", "valuation"]
 UNLAWFUL = frozenset({"description", "valuation"})
 """Kinds of changes that do not change the goods (19 U.S.C. 1592)."""
+_MAX_SHOWN = 5
 
 
 class Refusal(StrictModel):
@@ -360,15 +363,13 @@ class Reading(NamedTuple):
     Attributes:
         recommended: the part of the dossier in which a refusal recommends a code, a rate or a saving; empty for none.
         faults: what has another form beside a refusal, one line each; those parts of its dossier are not read.
-        ignored: the unknown keys that a suite with `unknown_keys: ignore` leaves unread, as JSON pointers.
     """
 
     recommended: str = ""
     faults: tuple[str, ...] = ()
-    ignored: tuple[str, ...] = ()
 
 
-class TariffAnswer(StrictModel):
+class TariffAnswer(Answer):
     """The answer of a tariff pipeline.
 
     It is read in two steps: first decision and refusal, strictly. Beside a refusal only codes, rates and savings are
@@ -386,8 +387,6 @@ class TariffAnswer(StrictModel):
         notes: anything else, shown and never read.
     """
 
-    ignores_unknown_keys: ClassVar[bool] = False
-
     status: Literal["verified", "refused"] | None = None
     refusal: Refusal | None = None
     error: Failure | None = None
@@ -404,6 +403,51 @@ class TariffAnswer(StrictModel):
     def reading(self) -> Reading:
         """What was found when the answer was read."""
         return self._reading
+
+    @property
+    def refused(self) -> bool:
+        """Whether no code is given."""
+        return self.status == "refused"
+
+    @property
+    def shown(self) -> str | None:
+        """The codes of an answer in one line; None without any."""
+        dossier = self.dossier
+        if self.status != "verified":
+            return None
+        if dossier.articles:
+            shown = [f'"{each.article}": {dotted(each.baseline.hts_code)}' for each in dossier.articles]
+            return "; ".join(first_of(shown, _MAX_SHOWN))
+        # the suite decides which of the two is scored, so tables show both
+        parts = [part for part in (dossier.baseline, dossier.optimized) if part]
+        codes = list(dict.fromkeys(dotted(part.hts_code) for part in parts))
+        return ", optimised ".join(codes) or None
+
+    @property
+    def failure(self) -> results.Breakdown | None:
+        """The infrastructure failure that the pipeline reports; None without one."""
+        return results.Breakdown(kind=self.error.kind, message=self.error.message) if self.error else None
+
+    @property
+    def firings(self) -> tuple[results.Firing, ...]:
+        """The rulings of the pipeline's checks, in order."""
+        return tuple(results.Firing(hook=each.hook, decision=each.decision, rule=each.rule) for each in self.trace)
+
+    @property
+    def decided_by(self) -> str:
+        """The gates that failed the last rejected proposal, in their order; empty if none rejected one."""
+        failed = [each for each in self.trace if each.decision == "fail" and each.iteration is not None]
+        last = max((each.iteration or 0 for each in failed), default=0)
+        return ", ".join(each.hook.removeprefix("tariff.") for each in failed if each.iteration == last)
+
+    @classmethod
+    def decided_unread(cls, result: Any) -> str:
+        """Return the same of a result that can't be read; empty if its trace can't be read either."""
+        trace = result.get("trace") if isinstance(result, dict) else ()
+        try:
+            return cls.model_validate({"status": "refused", "trace": trace}).decided_by
+        except ValidationError:
+            return ""
 
     @property
     def dossier(self) -> Dossier:
@@ -424,11 +468,9 @@ class TariffAnswer(StrictModel):
         reading = Reading()
         if isinstance(value, dict):
             value = without_history(value)
-            if cls.ignores_unknown_keys:
-                value, reading = without_unknown_keys(value)
             if value.get("status") == "refused":
-                found, dossier = beside_refusal(value.get("tariff_dossier"))
-                reading, value = found._replace(ignored=reading.ignored), {**value, "tariff_dossier": dossier}
+                reading, dossier = beside_refusal(value.get("tariff_dossier"))
+                value = {**value, "tariff_dossier": dossier}
         answer = handler(value)
         answer._reading = reading  # noqa: SLF001 - its own
         return answer
@@ -440,12 +482,6 @@ class TariffAnswer(StrictModel):
         if (self.status is None) == (self.error is None):
             raise misfit("got no decision, or two", "`status` verified or refused, or an `error` instead")
         return self
-
-
-class OpenAnswer(TariffAnswer):
-    """The answer in a suite with `unknown_keys: ignore`: keys that the document does not have are left unread."""
-
-    ignores_unknown_keys: ClassVar[bool] = True
 
 
 def one_line(text: object) -> str:
@@ -493,29 +529,6 @@ def _hides(detail: Mapping[str, Any]) -> bool:
     """Return whether a fault of form may hide a claim: an unknown key, or an object where a plain value belongs."""
     is_container = isinstance(detail["input"], dict | list) and detail["type"] != "missing"
     return detail["type"] == "extra_forbidden" or is_container
-
-
-def without_unknown_keys(result: dict[str, Any]) -> tuple[dict[str, Any], Reading]:
-    """Return an answer without the keys that the document does not have, and where they were."""
-    kept, ignored = result, list[str]()
-    try:
-        TariffAnswer.model_validate(result)
-    except ValidationError as error:
-        for detail in error.errors(include_url=False):
-            if detail["type"] == "extra_forbidden":
-                kept = _without(kept, detail["loc"])
-                ignored.append(one_line(json_pointer(detail["loc"])))
-    return kept, Reading(ignored=tuple(ignored))
-
-
-def _without(part: Any, path: Sequence[str | int]) -> Any:
-    """Return a copy of a value without the key at a path."""
-    key, *rest = path
-    if not rest:
-        return {name: value for name, value in part.items() if name != key}
-    if isinstance(part, dict):
-        return {**part, key: _without(part[str(key)], rest)}
-    return [_without(value, rest) if index == key else value for index, value in enumerate(part)]
 
 
 _OK = {"ok": True, "violations": []}

@@ -9,14 +9,14 @@ from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple
 
 from pytest_packbench.model.result import Term
-from pytest_packbench.packs.tariff.edition import describe_unlisted
+from pytest_packbench.packs.tariff.edition import describe_unlisted, load_edition
 from pytest_packbench.packs.tariff.notation import depth, digits, dotted, is_under
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
     from pytest_packbench.packs.tariff.answer import Classification, TariffAnswer, WhatIf
-    from pytest_packbench.packs.tariff.edition import Edition, GeneralRate
+    from pytest_packbench.packs.tariff.edition import Edition, EditionName, GeneralRate
     from pytest_packbench.packs.tariff.model import (
         ExpectedArticle,
         SavingTarget,
@@ -86,6 +86,11 @@ class Judged:
     answer: TariffAnswer
     rules: TariffSuiteConfig
     edition: Edition | None = None
+
+    @classmethod
+    def of(cls, case: TariffCase, answer: TariffAnswer, rules: TariffSuiteConfig) -> Judged:
+        """Return an answer with the schedule that its suite names."""
+        return cls(case, answer, rules, edition_of(rules.schedule))
 
     @property
     def expected(self) -> TariffExpected:
@@ -210,6 +215,11 @@ class Judged:
         for code, prefix in dict.fromkeys((code, prefix) for code, prefixes in checked for prefix in prefixes):
             if is_under(code, prefix):
                 yield f"{dotted(code)} is under the forbidden code {prefix}"
+
+
+def edition_of(schedule: EditionName | None) -> Edition | None:
+    """Return the schedule that a suite names; None without one."""
+    return None if schedule is None else load_edition(schedule)
 
 
 def add(name: str, points: float, detail: str = "") -> Term:

@@ -14,7 +14,6 @@ from pytest_packbench.packs.tariff.leaks import leaks
 from pytest_packbench.packs.tariff.model import CODE_LISTS
 from pytest_packbench.packs.tariff.notation import chapter, digits, dotted, is_under, line_of
 from pytest_packbench.packs.tariff.savings import RATE_TOLERANCE
-from pytest_packbench.packs.tariff.scoring import threshold_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -165,7 +164,7 @@ def _thresholds(linted_cases: Iterable[LintedCase]) -> Iterable[Finding]:
 def _threshold(linted: LintedCase) -> Iterator[Finding]:
     case, scoring = linted.case, linted.rules.scoring
     accepts = case.expected.expected_accept
-    threshold = threshold_of(case, linted.rules)
+    threshold = linted.rules.threshold_of(case)
     highest = min(1.0, scoring.preferred + scoring.bonus) if accepts else 1.0
     file, pointer = _threshold_location(linted)
     if threshold > highest + TOLERANCE:

@@ -12,6 +12,7 @@ from collections import Counter
 from typing import TYPE_CHECKING, Any, NamedTuple, get_args
 
 from pytest_packbench.model.errors import pluralize
+from pytest_packbench.model.pack import Metrics
 from pytest_packbench.model.suite import AUTHORED, Figure, Panel
 from pytest_packbench.packs.tariff.citations import quotes_hold
 from pytest_packbench.packs.tariff.judged import DEPTHS, EXTRA
@@ -302,6 +303,21 @@ def panels(records: Iterable[Mapping[str, Any]]) -> list[Panel]:
         records: its wire records as plain JSON; iterated once.
     """
     return [panel for _, of, sums in _answerers(records) for panel in _panels_of(sums, of)]
+
+
+class TariffMetrics(Metrics):
+    """What the reports of a run show of tariff answers."""
+
+    depths = LEVELS
+
+    def figures(self, records: Iterable[Mapping[str, Any]]) -> Sequence[Figure]:
+        """Return the metrics of the field; see `figures`."""
+        return figures(records)
+
+    def panels(self, records: Iterable[Mapping[str, Any]], figures: Sequence[Figure]) -> Sequence[Panel]:
+        """Return the confusion of chapters and the invalid codes; see `panels`."""
+        del figures
+        return panels(records)
 
 
 class _Answerer(NamedTuple):

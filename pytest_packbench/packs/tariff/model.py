@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from functools import cached_property
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self, get_args
 
 from pydantic import AfterValidator, Field, StringConstraints, ValidationError, field_validator, model_validator
@@ -331,6 +330,11 @@ class TariffCase(Case):
     expected: TariffExpected
     notes: TariffNotes
 
+    @property
+    def own_threshold(self) -> float | None:
+        """The lowest score at which this case passes; None for that of its type, or by what it expects."""
+        return self.expected.threshold
+
 
 class Scoring(StrictModel):
     """The constants of the scoring rules, in points: credits 0 to 1, penalties -1 to 0.
@@ -407,8 +411,6 @@ class TariffSuiteConfig(SuiteConfig):
         schedule: the edition of the schedule in which codes and rates are looked up; none by default.
         cited_sources: `request` where only documents of the request may be cited; by default, a case without documents
             leaves the citations of an answer unchecked.
-        unknown_keys: `ignore` leaves keys unread that the document of an answer does not have, and lists them beside
-            the score; by default such an answer is unreadable. A claim may hide in what is not read.
         scoring: the constants of the rules.
         allow_pass: why an allowed code, or a wrong one with enough right digits, passes, where the constants and
             thresholds let it.
@@ -418,7 +420,6 @@ class TariffSuiteConfig(SuiteConfig):
     scored_code: Literal["final", "baseline"] = "final"
     schedule: EditionName | None = None
     cited_sources: Literal["any", "request"] = "any"
-    unknown_keys: Literal["refuse", "ignore"] = "refuse"
     scoring: Scoring = Scoring()
     allow_pass: Annotated[str, StringConstraints(pattern=r"\S")] | None = None
 
@@ -452,6 +453,12 @@ class TariffSuiteConfig(SuiteConfig):
                 return PydanticCustomError("undecided", "undecided", {"wrong": passing, "expected": advice})
         return None
 
+    def threshold_of(self, case: TariffCase) -> float:
+        """Return the lowest passing score of a case, 0 to 1: its own, its type's, or that of what it expects."""
+        general = self.thresholds.accept if case.expected.expected_accept else self.thresholds.refuse
+        own = case.expected.threshold
+        return self.thresholds.by_type.get(case.case_type, general) if own is None else own
+
     def article_problem(self, case: TariffCase) -> tuple[tuple[str, ...], PydanticCustomError] | None:
         """Return the place and the error of a case of several articles that can't fail, or that asks for one code.
 
@@ -466,9 +473,7 @@ class TariffSuiteConfig(SuiteConfig):
             return ("input", "options", "articles"), problem
         if not expected.articles:
             return None
-        general = self.thresholds.by_type.get(case.case_type, self.thresholds.accept)
-        threshold = general if expected.threshold is None else expected.threshold
-        count, scoring = len(expected.articles), self.scoring
+        threshold, count, scoring = self.threshold_of(case), len(expected.articles), self.scoring
         waived = scoring.ladder.values() if self.allow_pass is None else ()
         # one wrong article, or one too many, without a bonus
         wrong = max((count - 1 + max((scoring.chapter, *waived))) / count, count / (count + 1))
@@ -518,8 +523,12 @@ class TariffSuiteConfig(SuiteConfig):
                 )
         return self
 
-    @cached_property
-    def case_model(self) -> type[TariffCase]:
+    @property
+    def accepts_more(self) -> bool:
+        """Whether `packbench review` can add a further right code to a case."""
+        return True
+
+    def narrowed(self, case_model: type[Case]) -> type[Case]:  # noqa: ARG002 - a suite's cases are those of its pack
         """Return the model of this suite's cases: at no case's own threshold a wrong answer may pass."""
         rules = self
 

@@ -10,9 +10,9 @@ from __future__ import annotations
 from itertools import islice
 from typing import TYPE_CHECKING
 
-from pytest_packbench.model.result import Score, Term, judged
+from pytest_packbench.model.answer import Agreement
 from pytest_packbench.packs.tariff.citations import citations, document_faults, quotes_hold
-from pytest_packbench.packs.tariff.judged import EXTRA, NO_MATCH, Judged, add, note, zero
+from pytest_packbench.packs.tariff.judged import EXTRA, NO_MATCH, add, note, zero
 from pytest_packbench.packs.tariff.model import FORBIDDEN_LEVEL
 from pytest_packbench.packs.tariff.notation import BESIDE, WIDTHS, dotted, is_under
 from pytest_packbench.packs.tariff.order import order_faults
@@ -21,9 +21,9 @@ from pytest_packbench.packs.tariff.savings import base_rate, duty, levers, no_sa
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
+    from pytest_packbench.model.result import Term
     from pytest_packbench.packs.tariff.answer import Step, TariffAnswer
-    from pytest_packbench.packs.tariff.edition import Edition
-    from pytest_packbench.packs.tariff.model import TariffCase, TariffSuiteConfig
+    from pytest_packbench.packs.tariff.judged import Judged
 
 UNSAFE_TERMS = frozenset(
     {FORBIDDEN_LEVEL, "no_savings_violation", "savings_target", "unexpected_lever", "unexpected_acceptance"}
@@ -33,7 +33,6 @@ CONTRADICTORY = "contradictory_decision"
 _ROUTINE = "6"
 _MAX_SHOWN = 5
 _MOST_ARTICLES = 20
-_DECIMALS = 9
 
 
 def contradictory_decision(case: Judged) -> Iterator[Term]:
@@ -198,56 +197,33 @@ OF_ANSWERS: tuple[Callable[[Judged], Iterator[Term]], ...] = (
 """The terms of an answer where one is expected, in their order."""
 
 
-def terms(case: Judged) -> Iterator[Term]:
-    """Yield the terms of an answer, in the order of `docs/scoring.md`; of an infrastructure failure none.
+def terms(case: Judged) -> Iterator[Term | Agreement]:
+    """Yield the terms of an answer in the order of `docs/scoring.md`, then how it agrees.
 
     A decision that contradicts itself, or that is not the expected one, is judged no further than by its codes.
     """
-    decided = [term for function in ALWAYS for term in function(case)]
-    yield from decided
-    if any(term.effect == "zero" for term in decided):
-        yield from forbidden_code(case)
+    found = [term for function in ALWAYS for term in function(case)]
+    if any(term.effect == "zero" for term in found):
+        found += forbidden_code(case)
     elif case.answer.status == "verified":
-        yield from (term for function in OF_ANSWERS for term in function(case))
+        found += [term for function in OF_ANSWERS for term in function(case)]
     else:
-        yield from citations(case)
-    for place in case.answer.reading.ignored:
-        yield note("unknown_key", f"{place} is not read (unknown_keys: ignore)")
+        found += citations(case)
+    yield from found
+    yield _agreement(case, found)
 
 
-def score(case: TariffCase, answer: TariffAnswer, rules: TariffSuiteConfig, edition: Edition | None = None) -> Score:
-    """Score an answer: the sum of its terms, limited to 0 to 1, exactly 0 with a hard fail; a failure has no score.
+def _agreement(case: Judged, found: Sequence[Term]) -> Agreement:
+    """Return how an answer agrees with its case.
 
-    Args:
-        case: the case.
-        answer: the answer.
-        rules: the rules of the suite.
-        edition: the schedule of the suite; without one, no code and no rate is looked up.
-
-    Returns:
-        The score. `match_level` is a `Match.level`, or `refusal`, `refusal_category_mismatch`, `unexpected_refusal`,
-        `unexpected_acceptance`, `forbidden_code`, `invalid_code`, `contradictory_decision`, `articles`. `match_depth`
-        is the most leading digits that the scored code shares with a preferred code (0, 2, 4, 6, 8 or 10), the least
-        of several articles; None unless an answer is expected and given.
+    The level is a `Match.level`, or `refusal`, `refusal_category_mismatch`, `unexpected_refusal`,
+    `unexpected_acceptance`, `forbidden_code`, `invalid_code`, `contradictory_decision`, `articles`. The depth is the
+    most leading digits that the scored code shares with a preferred code (0, 2, 4, 6, 8 or 10), the least of several
+    articles; None unless an answer is expected and given.
     """
-    threshold = threshold_of(case, rules)
-    if answer.error is not None:
-        message = f"the target reports a failure: {answer.error.kind}: {answer.error.message}"
-        return Score(score=None, threshold=threshold, verdict="error", message=message)
-    judging = Judged(case, answer, rules, edition)
-    found = list(terms(judging))
-    points, clamp = _total(found)
-    is_compared = case.expected.expected_accept and answer.status == "verified" and found[0].name != CONTRADICTORY
-    return Score(
-        score=points,
-        threshold=threshold,
-        verdict=judged(points, threshold),
-        terms=(*found, *clamp),
-        match_level=_level(judging, found, is_compared=is_compared),
-        match_depth=min(match.known_depth for match in judging.matches if match.level != EXTRA)
-        if is_compared
-        else None,
-    )
+    is_compared = case.expected.expected_accept and case.answer.status == "verified" and found[0].name != CONTRADICTORY
+    depth = min(match.known_depth for match in case.matches if match.level != EXTRA) if is_compared else None
+    return Agreement(_level(case, found, is_compared=is_compared), depth)
 
 
 def _level(case: Judged, found: Sequence[Term], *, is_compared: bool) -> str:
@@ -262,22 +238,3 @@ def _level(case: Judged, found: Sequence[Term], *, is_compared: bool) -> str:
     if case.is_right:
         return "allowed" if "allowed" in levels else "preferred"
     return NO_MATCH if levels <= {NO_MATCH, EXTRA} else "articles"
-
-
-def _total(found: Sequence[Term]) -> tuple[float, tuple[Term, ...]]:
-    if any(term.effect == "zero" for term in found):
-        return 0.0, ()
-    # removes the rounding error of a sum such as 1.0 - 0.1 + 0.05
-    unclamped = round(sum(term.value for term in found), _DECIMALS)
-    points = min(1.0, max(0.0, unclamped))
-    if points == unclamped:
-        return points, ()
-    return points, (Term(name="clamp", effect="clamp", value=round(points - unclamped, _DECIMALS), detail="to 0..1"),)
-
-
-def threshold_of(case: TariffCase, rules: TariffSuiteConfig) -> float:
-    """Return the lowest passing score of a case, 0 to 1: its own, else its type's, else by the expected decision."""
-    if case.expected.threshold is not None:
-        return case.expected.threshold
-    general = rules.thresholds.accept if case.expected.expected_accept else rules.thresholds.refuse
-    return rules.thresholds.by_type.get(case.case_type, general)
