@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 from pytest_packbench.cases.load import parse_json
-from pytest_packbench.files import LIMITS, read_regular
+from pytest_packbench.files import CASE, LIMITS, read_regular
 from pytest_packbench.model.authoring import CaseDraft, Importer, SourceDoubt, SourceFlaw, case_id
 from pytest_packbench.model.case import canonical_sha256
 from pytest_packbench.model.errors import format_value, json_pointer, pluralize
@@ -233,7 +233,7 @@ def _records(arguments: argparse.Namespace) -> Iterator[tuple[str, list[str] | s
         raise ValueError(f"{path}:{line}: {wrong}; {advice}") from None
     reader = csv.reader(StringIO(text, newline=""), delimiter=delimiter, strict=True)
     # a cell may contain a whole document; the limit is a setting of the process
-    previous_limit = csv.field_size_limit(len(text))
+    previous_limit = csv.field_size_limit(CASE.size)
     try:
         while True:
             place = f"{path}:{reader.line_num + 1}"
