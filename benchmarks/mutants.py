@@ -76,7 +76,6 @@ MODULES = {
         "packs/generic/rules.py",
         "packs/generic/scoring.py",
         "packs/generic/suite.py",
-        "packs/generic/tables.py",
         "packs/generic/values.py",
         "packs/tariff/answer.py",
         "packs/tariff/checks.py",

@@ -8,7 +8,7 @@ import json
 import re
 import shlex
 import sys
-from argparse import Namespace
+from argparse import ArgumentParser, Namespace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -21,8 +21,8 @@ from pytest_packbench.commands import main
 from pytest_packbench.commands.authoring import CheckedCase, Destination
 from pytest_packbench.model.authoring import CaseDraft, Importer, SourceDoubt, case_id
 from pytest_packbench.model.case import CASE_ID
+from pytest_packbench.packs.generic.importer import Csv
 from pytest_packbench.packs.generic.pack import GenericPack
-from pytest_packbench.packs.generic.tables import CsvFormat, TableRow, csv_rows
 from pytest_packbench.testing import case as plain_case
 
 if TYPE_CHECKING:
@@ -102,7 +102,7 @@ def test_any_text_becomes_an_id_that_can_name_a_file(text: str) -> None:
         ("input\texpected\né\te\n".encode("utf-16"), "--delimiter tab --encoding utf-16", ""),
         (" input , expected\né,e".encode(), "", ""),
         (b"input,expected\n1,2\n\xe9,2\n", "", "t.csv:3: not encoded in UTF-8; save the file as UTF-8, or pass "),
-        (b"input,expected\n\xe9,2\n", "--encoding ascii", "t.csv: not encoded in ASCII; save the file as UTF-8, or "),
+        (b"input,expected\n\xe9,2\n", "--encoding ascii", "t.csv:2: not encoded in ASCII; save the file as UTF-8, or "),
     ],
 )
 def test_formats_of_csv(content: bytes, words: str, error: str, capsys: pytest.CaptureFixture[str]) -> None:
@@ -124,10 +124,13 @@ def test_cells_survive_writing_and_reading(
     csv.writer(text).writerows([("a", "b"), *rows])
     path = tmp_path_factory.mktemp("cells") / "t.csv"
     path.write_bytes(text.getvalue().encode())
+    parser = ArgumentParser()
+    Csv().add_arguments(parser)
+    read = Csv().read(parser.parse_args([str(path), "--input", "a", "--expected", "b"]))
     # what looks like an error of a spreadsheet is a doubt beside its row
-    read = [row for row in csv_rows(path, CsvFormat()) if not isinstance(row, SourceDoubt)]
-    values = [row.values if isinstance(row, TableRow) else row for row in read]
-    assert values == [{"a": a, "b": b} for a, b in rows]
+    drafts = [one for one in read if not isinstance(one, SourceDoubt)]
+    assert [(one.case["input"], one.case["expected"]) for one in drafts if isinstance(one, CaseDraft)] == rows
+    assert len(drafts) == len(rows)
 
 
 def test_a_cell_may_contain_a_document_of_which_the_beginning_is_shown(capsys: pytest.CaptureFixture[str]) -> None:

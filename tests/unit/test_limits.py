@@ -275,9 +275,9 @@ def test_a_linked_folder_out_of_the_project_counts_as_one_case_that_cannot_be_re
             load_case(location, Case, file="x", pack=None)
 
 
-def test_a_line_of_a_table_that_is_too_long_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_cell_of_a_table_that_is_too_long_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = tmp_path / "rows.csv"
     path.write_bytes(b"id,input,expected\na,b," + b"x" * (17 * 2**20) + b"\n")
     words = ["import", "csv", str(path), "--suite", "mine", "--input", "input", "--expected", "expected"]
     assert main(words) == 2
-    assert "rows.csv:2: invalid CSV: a line of more than 16 MiB" in capsys.readouterr().out
+    assert "rows.csv:2: invalid CSV: field larger than field limit (16777216)" in capsys.readouterr().out

@@ -2,64 +2,111 @@
 
 from __future__ import annotations
 
+import csv
 import re
 from abc import abstractmethod
-from datetime import date
+from io import StringIO
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 from pytest_packbench.cases.load import parse_json
-from pytest_packbench.files import canonical_sha256
+from pytest_packbench.files import CASE, LIMITS, canonical_sha256, read_regular
 from pytest_packbench.model.authoring import CaseDraft, Importer, SourceDoubt, SourceFlaw, case_id
-from pytest_packbench.model.errors import format_value, json_pointer
-from pytest_packbench.packs.generic.tables import TAB, CsvFormat, TableRow, csv_header, csv_rows, jsonl_rows
-from pytest_packbench.packs.generic.values import MISSING, compile_path
+from pytest_packbench.model.errors import format_value, json_pointer, pluralize
+from pytest_packbench.packs.generic.values import GENERIC, MISSING, compile_path
 
 if TYPE_CHECKING:
     import argparse
     from collections.abc import Iterator, Mapping, Sequence
 
-
-PACK = "generic"
+TAB = "tab"
 _TARGET = "\n# the pipeline under test\n# target: package.module:function\n"
-_MAX_CASE_TYPE = 80
+_BOM = "\ufeff"
 _CONTENT_HASH = 10
 _TAG_SEPARATOR = re.compile(r"[,;]")
+# how a spreadsheet is told the delimiter, in a first line that is no row
+_DELIMITER_LINE = re.compile("sep=.?", re.IGNORECASE)
+_DOUBTS = {
+    "the blanks around it are kept": re.compile(r"\s.*|.*\s", re.DOTALL),
+    "an error of a spreadsheet": re.compile(r"#[A-Z/0]+[!?]|#N/A|#GETTING_DATA|#+|Err:[0-9]{3}"),
+    "a number that a spreadsheet shortened": re.compile(r"[+-]?[0-9]+([.,][0-9]+)?E[+-][0-9]{2,}"),
+}
 # what a case has beside input and expected: in the column of that name if there is one, else this value
 _DEFAULTS = {"id": "", "case_type": "plain", "difficulty": "medium", "tags": "", "source": "", "date": ""}
 
 
+class _Row(NamedTuple):
+    """One row of a table.
+
+    Attributes:
+        place: `FILE:LINE` of its first line, or `FILE[INDEX]` of a member of a JSON list, from 0.
+        values: its values by column or key.
+    """
+
+    place: str
+    values: dict[str, Any]
+
+
+class _RowError(ValueError):
+    """A row that is not a case."""
+
+
+class _Columns(NamedTuple):
+    """Which columns (keys, or JSON pointers) of a row become which parts of a case.
+
+    Attributes:
+        input: the column of each key of the input; that of an empty key is the input itself.
+        expected: likewise.
+        others: the options for what a case has besides: a column, `=VALUE` for all rows, or nothing.
+        as_json: the columns whose strings are parsed as JSON.
+        omit_empty: whether empty strings are left out of `input` and `expected`.
+    """
+
+    input: dict[str, str]
+    expected: dict[str, str]
+    others: dict[str, str]
+    as_json: tuple[str, ...]
+    omit_empty: bool
+
+
 class _Table(Importer):
-    """Rows of a table, each a case."""
+    """Rows of a table, each a case.
+
+    Attributes:
+        is_doubted: whether a spreadsheet may have changed its values.
+    """
+
+    is_doubted: ClassVar[bool]
 
     def read(self, arguments: argparse.Namespace) -> Iterator[CaseDraft | SourceFlaw | SourceDoubt]:
-        """Yield one draft per row.
+        """Yield one draft per row, and a doubt after a row with values that may not be what its author wrote.
 
         Raises:
             ValueError: the file isn't such a table, or a requested column is missing.
             OSError: it can't be read.
         """
-        path = _file(arguments)
-        columns = _columns(arguments, self.header(arguments))
-        number = 0
-        for row in self.rows(arguments, columns):
-            number += not isinstance(row, SourceDoubt)
-            yield _draft(row, number, columns) if isinstance(row, TableRow) else row
+        columns, number = _columns(arguments), 0
+        for number, row in enumerate(self.rows(arguments, columns), start=1):
+            draft = _draft(row, number, columns) if isinstance(row, _Row) else row
+            yield draft
+            if self.is_doubted and isinstance(row, _Row) and isinstance(draft, CaseDraft):
+                yield from _doubts(row, columns)
         if not number:
-            yield SourceFlaw(place=str(path), message="contains no rows; expected at least one")
+            yield SourceFlaw(place=str(arguments.file), message="contains no rows; expected at least one")
 
     def files(self, arguments: argparse.Namespace) -> Mapping[str, str]:
         """Return the rules of a new suite: the expected columns, compared for equality."""
-        _file(arguments)
-        return {"suite.yaml": _suite_rules(arguments, _columns(arguments, self.header(arguments)))}
+        import yaml
+
+        # the keys of refusals are compared by the rules of refusals
+        keys = [key for key in _columns(arguments).expected if key not in {"", "refuse", "category"}]
+        criteria = [{"exact": json_pointer([key])} for key in keys] or [{"exact": ""}]
+        rules = {"pack": GENERIC, "description": f"imported from {arguments.file.name}", "criteria": criteria}
+        return {"suite.yaml": yaml.safe_dump(rules, sort_keys=False, allow_unicode=True) + _TARGET}
 
     @abstractmethod
-    def header(self, arguments: argparse.Namespace) -> list[str] | None:
-        """Return the names of the columns; None if rows may differ."""
-
-    @abstractmethod
-    def rows(self, arguments: argparse.Namespace, columns: _Columns) -> Iterator[TableRow | SourceFlaw | SourceDoubt]:
-        """Yield the rows; see `tables`."""
+    def rows(self, arguments: argparse.Namespace, columns: _Columns) -> Iterator[_Row | SourceFlaw]:
+        """Yield the rows, and a flaw for what is none."""
 
 
 class Csv(_Table):
@@ -67,6 +114,7 @@ class Csv(_Table):
 
     name = "csv"
     help = "rows of a CSV file, whose first line names the columns"
+    is_doubted = True
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
         """Declare the file, its format, and the columns."""
@@ -80,22 +128,33 @@ class Csv(_Table):
         parser.add_argument("--delimiter", default=",", metavar="CHAR", help=about)
         parser.add_argument("--encoding", default="utf-8", help="the encoding of the file (default: utf-8)")
 
-    def header(self, arguments: argparse.Namespace) -> list[str]:
-        """Return the cells of the first line."""
-        return csv_header(arguments.file, _csv_format(arguments))
-
-    def rows(self, arguments: argparse.Namespace, columns: _Columns) -> Iterator[TableRow | SourceFlaw | SourceDoubt]:
-        """Yield the rows, if the file has all columns that are asked for.
+    def rows(self, arguments: argparse.Namespace, columns: _Columns) -> Iterator[_Row | SourceFlaw]:
+        """Yield the rows below the header, without those that have no text.
 
         Raises:
-            ValueError: it lacks one.
+            ValueError: the file is empty, lacks a column, has one twice, or isn't in this format.
+            OSError: it can't be read.
         """
-        header, used = self.header(arguments), {*columns.input.values(), *columns.expected.values()}
+        records = _records(arguments)
+        place, cells = next(records, (str(arguments.file), []))
+        if isinstance(cells, str):
+            raise ValueError(f"{place}: {cells}")  # noqa: TRY004 - what is wrong with the first line
+        names = [cell.strip() for cell in cells]
         others = {text for text in columns.others.values() if text and not text.startswith("=")}
-        for name in sorted((used | others | columns.as_json).difference(header)):
-            wrong = f'{arguments.file}: no column "{name}"; name another one in its option'
-            raise ValueError(f"{wrong}; columns: {', '.join(header)}")
-        return csv_rows(arguments.file, _csv_format(arguments), used - columns.as_json)
+        used = {*columns.input.values(), *columns.expected.values(), *columns.as_json, *others}
+        for name in sorted(used.union(filter(None, names))):
+            if (count := names.count(name)) != 1:
+                wrong = f'expected one column "{name}", got {count} of them among: {", ".join(names)}'
+                raise ValueError(f"{place}: {wrong}; name another one in its option, or pass --delimiter")
+        for place, cells in records:
+            if isinstance(cells, str):
+                yield SourceFlaw(place=place, message=cells)
+            elif len(cells) == len(names):
+                yield _Row(place, {name: cell for name, cell in zip(names, cells, strict=True) if name})
+            else:
+                counts = f"{pluralize(len(cells), 'cell')}, but {len(names)} in the header"
+                hint = "quote cells that contain a delimiter or a line end"
+                yield SourceFlaw(place=place, message=f"{counts}; {hint}")
 
 
 class Jsonl(_Table):
@@ -103,18 +162,36 @@ class Jsonl(_Table):
 
     name = "jsonl"
     help = "objects of a JSON Lines file, one per line, or of a JSON list"
+    is_doubted = False
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
         """Declare the file and the keys."""
         _add_columns(parser, "KEY", "a key, or a JSON pointer such as /messages/0/text")
         parser.set_defaults(as_json=[], omit_empty=False)
 
-    def header(self, arguments: argparse.Namespace) -> None:
-        """Return None."""
+    def rows(self, arguments: argparse.Namespace, columns: _Columns) -> Iterator[_Row | SourceFlaw]:  # noqa: ARG002 - of any keys
+        """Yield the objects: of the lines that are not blank, or the members of a JSON list.
 
-    def rows(self, arguments: argparse.Namespace, columns: _Columns) -> Iterator[TableRow | SourceFlaw]:  # noqa: ARG002 - of any keys
-        """Yield the objects."""
-        return jsonl_rows(arguments.file)
+        Raises:
+            ValueError: the file begins like a JSON list and is neither that nor JSON Lines.
+            OSError: it can't be read.
+        """
+        path, limit = arguments.file, LIMITS["import"]
+        raw = read_regular(path, limit).removeprefix(_BOM.encode())
+        if raw.lstrip().startswith(b"["):
+            try:
+                members = parse_json(raw, limit)
+            except ValueError as error:
+                raise ValueError(f"{path}: {error}; expected a JSON list, or one object per line") from None
+            yield from (_object_row(value, f"{path}[{index}]") for index, value in enumerate(members))
+            return
+        for number, line in enumerate(raw.split(b"\n"), start=1):
+            place = f"{path}:{number}"
+            try:
+                if line.strip():
+                    yield _object_row(parse_json(line), place)
+            except ValueError as error:
+                yield SourceFlaw(place=place, message=str(error).removeprefix("line 1 "))
 
 
 def _add_columns(parser: argparse.ArgumentParser, word: str, about: str) -> None:
@@ -138,85 +215,71 @@ def _add_columns(parser: argparse.ArgumentParser, word: str, about: str) -> None
         parser.add_argument(option, action="append" if metavar == several else "store", metavar=metavar, help=text)
 
 
-def _file(arguments: argparse.Namespace) -> Path:
-    path: Path = arguments.file
-    # the file is read twice, which a pipe doesn't allow
-    if path.exists() and not path.is_file():
-        raise ValueError(f"{path}: expected a regular file")
-    return path
-
-
-def _csv_format(arguments: argparse.Namespace) -> CsvFormat:
-    delimiter: str = arguments.delimiter
-    if delimiter != TAB and (len(delimiter) != 1 or delimiter in '"\r\n'):
+def _records(arguments: argparse.Namespace) -> Iterator[tuple[str, list[str] | str]]:
+    """Yield the place of each record of a CSV file (RFC 4180) that has text, and its cells, or why it is none."""
+    path, delimiter = arguments.file, "\t" if arguments.delimiter == TAB else arguments.delimiter
+    if len(delimiter) != 1 or delimiter in '"\r\n':
         raise ValueError(f'--delimiter: got "{delimiter}"; expected one character, or the word {TAB}')
-    return CsvFormat(delimiter=delimiter, encoding=arguments.encoding)
+    raw = read_regular(path, LIMITS["import"])
+    try:
+        text = raw.decode(arguments.encoding).removeprefix(_BOM)
+    except LookupError:
+        raise ValueError(f'unknown encoding "{arguments.encoding}"; expected a name such as utf-8 or cp1252') from None
+    except UnicodeError as error:
+        line = raw[: getattr(error, "start", 0)].count(b"\n") + 1
+        wrong = f"not encoded in {arguments.encoding.upper()}"
+        advice = "save the file as UTF-8, or pass --encoding, such as cp1252"
+        raise ValueError(f"{path}:{line}: {wrong}; {advice}") from None
+    reader = csv.reader(StringIO(text, newline=""), delimiter=delimiter, strict=True)
+    # a cell may contain a whole document; the limit is a setting of the process
+    previous_limit = csv.field_size_limit(CASE.size)
+    try:
+        while True:
+            place = f"{path}:{reader.line_num + 1}"
+            try:
+                cells = next(reader)
+            except csv.Error as error:
+                yield place, f"invalid CSV: {error}; look for an unclosed quote"
+                continue
+            is_first = reader.line_num == 1
+            if any(map(str.strip, cells)) and not (is_first and _DELIMITER_LINE.fullmatch(delimiter.join(cells))):
+                yield place, cells
+    except StopIteration:
+        return
+    finally:
+        csv.field_size_limit(previous_limit)
 
 
-class _Columns(NamedTuple):
-    """Which columns (keys, or JSON pointers) of a row become which parts of a case.
-
-    Attributes:
-        input: the column of each key of the input; that of an empty key is the input itself.
-        expected: likewise.
-        others: the options for what a case has besides: a column, `=VALUE` for all rows, or nothing.
-        as_json: the columns whose strings are parsed as JSON.
-        omit_empty: whether empty strings are left out of `input` and `expected`.
-    """
-
-    input: dict[str, str]
-    expected: dict[str, str]
-    others: dict[str, str]
-    as_json: frozenset[str]
-    omit_empty: bool
+def _object_row(value: Any, place: str) -> _Row | SourceFlaw:
+    if isinstance(value, dict):
+        return _Row(place, value)
+    return SourceFlaw(place=place, message=f"got {format_value(value)}; expected a JSON object")
 
 
-def _columns(arguments: argparse.Namespace, header: Sequence[str] | None) -> _Columns:
+def _columns(arguments: argparse.Namespace) -> _Columns:
     others = {name: getattr(arguments, name) or "" for name in _DEFAULTS}
     return _Columns(
-        input=_by_key(arguments.input or ["input"], header),
-        expected=_by_key(arguments.expected or ["expected"], header),
+        input=_by_key(arguments.input or ["input"]),
+        expected=_by_key(arguments.expected or ["expected"]),
         others={**others, "source": others["source"] or f"={arguments.file.name}"},
-        as_json=frozenset(_by_key(arguments.as_json, header).values()),
+        as_json=tuple(_by_key(arguments.as_json).values()),
         omit_empty=arguments.omit_empty,
     )
 
 
-def _by_key(texts: Sequence[str], header: Sequence[str] | None) -> dict[str, str]:
+def _by_key(texts: Sequence[str]) -> dict[str, str]:
     """Parse the values of `--input` and `--expected`: `COLUMN`, `COLUMN,COLUMN`, `KEY=COLUMN`.
-
-    Args:
-        texts: the option's values, in order.
-        header: the names of the columns, which may contain commas and `=`; None if rows may differ.
 
     Returns:
         The columns by their keys. A single one without a key is the whole value; of several, the key is the name, or
         the last part of a JSON pointer.
     """
-    names = frozenset(header or ())
-    parts = [part.strip() for text in texts for part in ([text] if text in names else text.split(","))]
-    pairs = [("", part) if part in names or "=" not in part else part.split("=", 1) for part in parts if part]
-    columns = {key.strip(): name.strip() for key, name in pairs}
-    if len(pairs) == 1:
-        return columns
-    return {key.strip() or name.rpartition("/")[2] or name: name.strip() for key, name in pairs}
+    parts = [part.rpartition("=") for part in ",".join(texts).split(",") if part.strip()]
+    pairs = [(key.strip(), name.strip()) for key, _, name in parts]
+    return dict(pairs) if len(pairs) == 1 else {key or name.rpartition("/")[2] or name: name for key, name in pairs}
 
 
-def _suite_rules(arguments: argparse.Namespace, columns: _Columns) -> str:
-    import yaml
-
-    # the keys of refusals are compared by the rules of refusals
-    compared = [json_pointer([key]) for key in columns.expected if key not in {"", "refuse", "category"}]
-    criteria = [{"exact": pointer} for pointer in compared or [""]]
-    rules = {"pack": PACK, "description": f"imported from {arguments.file.name}", "criteria": criteria}
-    return yaml.safe_dump(rules, sort_keys=False, allow_unicode=True) + _TARGET
-
-
-class _RowError(ValueError):
-    """A row that is not a case."""
-
-
-def _draft(row: TableRow, number: int, columns: _Columns) -> CaseDraft | SourceFlaw:
+def _draft(row: _Row, number: int, columns: _Columns) -> CaseDraft | SourceFlaw:
     """Return the draft of a row's case, or why it is not a case.
 
     Args:
@@ -227,104 +290,82 @@ def _draft(row: TableRow, number: int, columns: _Columns) -> CaseDraft | SourceF
     try:
         case = _case(row, columns)
     except _RowError as error:
-        return SourceFlaw(place=row.location, message=str(error))
+        return SourceFlaw(place=row.place, message=str(error))
     content = "" if "id" in case else canonical_sha256([case["input"], case["expected"]])[:_CONTENT_HASH]
     named = {"id": f"row_{number:05}_{content}", **case} if content else case
-    return CaseDraft(place=row.location, case=named, content=content)
+    return CaseDraft(place=row.place, case=named, content=content)
 
 
-def _case(row: TableRow, columns: _Columns) -> dict[str, Any]:
-    text = {name: _text(row, columns, name) for name in _DEFAULTS if name != "tags"}
-    if not text["id"] and (column := columns.others["id"] or ("id" if "id" in row.values else "")):
-        raise _RowError(f'the id is empty; add a value in "{column}"')
-    if not text["source"]:
-        raise _RowError("the source is empty; add a value, or pass --source =TEXT")
-    if text["date"] and not _is_date(text["date"]):
-        raise _RowError(f"the date is {format_value(text['date'])}; expected a day of the calendar, YYYY-MM-DD")
-    notes = {"source": text["source"], "date": text["date"], "tags": _tags(_given(row, columns, "tags"))}
+def _case(row: _Row, columns: _Columns) -> dict[str, Any]:
+    """Return a row's case, whose parts are checked with the case."""
+    given = {name: _given(row, columns, name) for name in _DEFAULTS}
+    if not given["id"] and (columns.others["id"] or "id" in row.values):
+        raise _RowError("the id is empty; add a value, or name another column in --id")
+    tags = given["tags"]
+    if isinstance(tags, str):
+        tags = list(dict.fromkeys(filter(None, map(str.strip, _TAG_SEPARATOR.split(tags)))))
+    more = {"date": given["date"], "tags": tags}
     return {
-        **({"id": case_id(text["id"])} if text["id"] else {}),
-        "pack_id": PACK,
-        "case_type": _case_type(text["case_type"]),
-        "difficulty": text["difficulty"].lower(),
+        **({"id": case_id(given["id"])} if given["id"] else {}),
+        "pack_id": GENERIC,
+        "case_type": re.sub(r"[^a-z0-9_-]+", "_", given["case_type"].lower()).strip("_-"),
+        "difficulty": given["difficulty"].lower(),
         "input": _combined(row, columns, columns.input, "input"),
         "expected": _combined(row, columns, columns.expected, "expected value"),
-        "notes": {key: value for key, value in notes.items() if value},
+        "notes": {"source": given["source"], **{key: value for key, value in more.items() if value}},
     }
 
 
-def _combined(row: TableRow, columns: _Columns, parts: Mapping[str, str], what: str) -> Any:
+def _given(row: _Row, columns: _Columns, name: str) -> Any:
+    """Return what a row, or an option, says of something that a case has beside input and expected."""
+    text = columns.others[name]
+    if text.startswith("="):
+        value: Any = text[1:]
+    elif text or name in row.values:
+        value = _cell(row, columns, text or name)
+    else:
+        value = _DEFAULTS[name]
+    if name == "tags" and not isinstance(value, str):
+        return value
+    if isinstance(value, bool) or not isinstance(value, str | int | float):
+        raise _RowError(f"the {name} is {format_value(value)}; expected a string or a number")
+    return str(value).strip()
+
+
+def _combined(row: _Row, columns: _Columns, parts: Mapping[str, str], what: str) -> Any:
     """Return the value of a case's `input` or `expected`; empty strings are refused unless they are left out."""
     values = {key: _cell(row, columns, name) for key, name in parts.items()}
-    for key, value in values.items():
+    present = {key: value for key, value in values.items() if not (value == "" and columns.omit_empty)}
+    for key, value in present.items():
         if isinstance(value, str) and not value.strip():
-            advice = "add a value, or remove the row" if len(parts) == 1 else "add a value, or pass --omit-empty"
-            raise _RowError(f'the {what} is empty at "{parts[key]}"; {advice}')
-    present = {key: value for key, value in values.items() if value is not MISSING}
+            raise _RowError(f'the {what} is empty at "{parts[key]}"; add a value, remove the row, or leave it out')
     combined = present.get("") if "" in parts else present
     if combined in (None, {}) or (combined == [] and what == "input"):
         raise _RowError(f"the {what} is empty: {format_value(combined)}; add a value, or remove the row")
     return combined
 
 
-def _cell(row: TableRow, columns: _Columns, name: str) -> Any:
-    """Return the value in a column; `MISSING` for an empty one that is left out."""
+def _cell(row: _Row, columns: _Columns, name: str) -> Any:
+    """Return the value in a column, parsed if it is one of JSON."""
     is_pointer = name.startswith("/") and name not in row.values
     value = compile_path(name).find(row.values) if is_pointer else row.values.get(name, MISSING)
     if value is MISSING:
         raise _RowError(f'"{name}" is missing; keys in this row: {", ".join(row.values)}')
-    if value == "" and columns.omit_empty:
-        return MISSING
-    return _parse_cell(name, value) if name in columns.as_json else value
-
-
-def _given(row: TableRow, columns: _Columns, name: str) -> Any:
-    """Return what a row, or an option, says of something that a case has beside input and expected."""
-    text = columns.others[name]
-    if text.startswith("="):
-        return text[1:].strip()
-    if not text and name not in row.values:
-        return _DEFAULTS[name]
-    value = _cell(row, columns, text or name)
-    return "" if value is MISSING else value
-
-
-def _text(row: TableRow, columns: _Columns, name: str) -> str:
-    value = _given(row, columns, name)
-    if isinstance(value, bool) or not isinstance(value, str | int | float):
-        raise _RowError(f"the {name.replace('_', ' ')} is {format_value(value)}; expected a string or a number")
-    return str(value).strip()
-
-
-def _is_date(text: str) -> bool:
-    try:
-        return date.fromisoformat(text).isoformat() == text
-    except ValueError:
-        return False
-
-
-def _case_type(text: str) -> str:
-    word = re.sub(r"[^a-z0-9_-]+", "_", text.lower()).strip("_-")[:_MAX_CASE_TYPE]
-    if not word:
-        raise _RowError(f"the case type is {format_value(text)}; expected a word of letters and digits")
-    return word
-
-
-def _tags(value: Any) -> Any:
-    """Return tags as a list; another value than a text is checked with the case."""
-    if not isinstance(value, str):
+    if not isinstance(value, str) or name not in columns.as_json or (value == "" and columns.omit_empty):
         return value
-    return list(dict.fromkeys(filter(None, map(str.strip, _TAG_SEPARATOR.split(value)))))
-
-
-def _parse_cell(name: str, value: Any) -> Any:
-    if not isinstance(value, str):
-        return value
-    if not value.strip():
-        raise _RowError(f'the column "{name}" is empty; expected JSON, such as null, or pass --omit-empty')
     try:
         return parse_json(value.encode("utf-8", "surrogatepass"))
     except ValueError:
-        raise _RowError(
-            f'the column "{name}" is not JSON: {format_value(value)}; put strings in double quotes'
-        ) from None
+        wrong = f'the column "{name}" is not JSON: {format_value(value)}'
+        raise _RowError(f"{wrong}; put strings in double quotes, write null, or pass --omit-empty") from None
+
+
+def _doubts(row: _Row, columns: _Columns) -> Iterator[SourceDoubt]:
+    """Yield why cells of input and expected may not be what their author wrote."""
+    for name in (*columns.input.values(), *columns.expected.values()):
+        cell = row.values[name]
+        read = cell.strip() if name in columns.as_json else cell
+        for reason, pattern in _DOUBTS.items():
+            if pattern.fullmatch(read):
+                message = f"{format_value(name)} is {format_value(cell)}: {reason}"
+                yield SourceDoubt(place=row.place, message=message)

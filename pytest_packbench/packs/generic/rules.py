@@ -24,6 +24,7 @@ from pytest_packbench.packs.generic.values import (
     MISSING,
     TEXT,
     CriterionError,
+    Flaw,
     Location,
     hashable,
     import_function,
@@ -35,6 +36,7 @@ from pytest_packbench.packs.generic.values import (
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
+    from types import UnionType
 
 # relative error of binary fractions at the bounds of a tolerance
 _ROUNDING = 1e-12
@@ -87,8 +89,10 @@ class Rule(NamedTuple):
     Attributes:
         compare: compares a value in a result with an expected one; None for the rule `python`, whose function does.
         form: what it can compare with, in words.
-        flaw: describes why it can't compare with an expected value; empty if it can.
-        said: describes the values that get full points, from the expected one as text and the options.
+        accepts: whether that is what an expected value is.
+        flaw: describes why an accepted value can't be compared with all the same; empty if it can.
+        said: the values that get full points, in words, of `{expected}`, the expected one as text, and the `{options}`.
+        takes: the types of what it can compare in a result; other values get no points.
         options: its own keys.
         later: those that it got later: as long as they are not set, they are not part of the hash of a suite.
         libraries: the modules that it requires.
@@ -97,29 +101,18 @@ class Rule(NamedTuple):
 
     compare: Callable[[Any, Any, Any], Grade] | None = None
     form: str = "a value"
+    accepts: Callable[[Any], bool] = lambda _expected: True
     flaw: Callable[[Any, Any], str] = lambda _expected, _options: ""
-    said: Callable[[str, Any], str] = lambda expected, _options: expected
+    said: str = "{expected}"
+    takes: type | UnionType = object
     options: tuple[str, ...] = ()
     later: tuple[str, ...] = ()
     libraries: tuple[str, ...] = ()
     extra: str = GENERIC
 
 
-def _unless(accepts: Callable[[Any], bool]) -> Callable[[Any, Any], str]:
-    """Return what describes the values that a rule does not accept."""
-    return lambda expected, _: "" if accepts(expected) else f"got {format_value(expected)}"
-
-
-def _after(words: str) -> Callable[[str, Any], str]:
-    return lambda expected, _: words + expected
-
-
 def _full_if(is_right: bool) -> Grade:  # noqa: FBT001 - the comparison itself, as a number
     return FULL if is_right else NONE
-
-
-def _no(kind: str, value: Any) -> Grade:
-    return Grade(0.0, f"got {format_value(value)}, which is {kind}")
 
 
 def _fold(value: Any, options: Any) -> Any:
@@ -145,7 +138,7 @@ def _one_of(value: Any, expected: list[Any], options: Any) -> Grade:
 def _numeric(value: Any, expected: Any, options: Any) -> Grade:
     """Give full points for a number within the wider of the tolerances, bounds included."""
     if not is_number(value):
-        return _no("not a number", value)
+        return NONE
     try:
         rounding = _ROUNDING * max(abs(value), abs(expected))
         tolerance = max(options.absolute, options.relative * abs(expected))
@@ -155,15 +148,8 @@ def _numeric(value: Any, expected: Any, options: Any) -> Grade:
     return _full_if(is_close)
 
 
-def _with_tolerances(expected: str, options: Any) -> str:
-    absolute = f" ± {options.absolute:g}" if options.absolute else ""
-    return f"{expected}{absolute}{f' ± {options.relative:.6g} of it' if options.relative else ''}"
-
-
 def _contains(value: Any, expected: Any, options: Any) -> Grade:
     """Give the share of the expected texts found in a text, or of the expected values found in a list."""
-    if not isinstance(value, str | list):
-        return _no("neither a string nor a list", value)
     forms, expected_values = [_fold(form, options) for form in spellings(value)], _as_list(expected)
     missing = [
         part
@@ -207,8 +193,6 @@ def _is_searchable(expected: Any) -> bool:
 
 def _set(value: Any, expected: list[Any], _options: Any) -> Grade:
     """Give the harmonic mean of precision and recall (F1) of two lists as sets; 1 if both are empty."""
-    if not isinstance(value, list):
-        return _no("not a list", value)
     actual, wanted = ({hashable(element): element for element in part} for part in (value, expected))
     missing = [element for key, element in wanted.items() if key not in actual]
     beyond = [element for key, element in actual.items() if key not in wanted]
@@ -221,8 +205,6 @@ def _set(value: Any, expected: list[Any], _options: Any) -> Grade:
 
 def _text(value: Any, expected: str, options: Any) -> Grade:
     """Give the normalized Levenshtein similarity of two texts: the share of characters that need no edit."""
-    if not isinstance(value, str):
-        return _no("not a string", value)
     distance = import_module("rapidfuzz.distance").Levenshtein
     similarity: float = distance.normalized_similarity(_fold(value, options), _fold(expected, options))
     if similarity == 1:
@@ -254,27 +236,16 @@ def _matches(pattern: str, text: str, timeout: float) -> bool:
 
 def _regex(value: Any, expected: str, options: Any) -> Grade:
     """Give full points for a text in which the expected regular expression matches."""
-    if not isinstance(value, str):
-        return _no("not a string", value)
     return _full_if(_matches(expected, value, options.timeout))
 
 
-def _pattern_flaw(expected: Any, options: Any) -> str:
-    """Describe why a value is no regular expression, or that every text has it."""
+def _pattern_flaw(expected: str, options: Any) -> str:
+    """Describe why a text is no regular expression, or that every text has it."""
     try:
-        is_pattern = bool(expected) and isinstance(expected, str) and _compiled(expected) is not None
-    except import_module("regex").error:
-        is_pattern = False
-    if is_pattern and all(_matches(expected, text, options.timeout) for text in _DIFFERENT_TEXTS):
-        return f"got {format_value(expected)}, which matches every text, so that it decides nothing"
-    return "" if is_pattern else f"got {format_value(expected)}"
-
-
-class SchemaError(NamedTuple):
-    """An error of a value under a JSON Schema, and its location in the value."""
-
-    location: Location
-    message: str
+        decides = not all(_matches(expected, text, options.timeout) for text in _DIFFERENT_TEXTS)
+    except import_module("regex").error as error:
+        return f"got {format_value(expected)}: {error}"
+    return "" if decides else f"{format_value(expected)} matches every text, so that it decides nothing"
 
 
 @lru_cache
@@ -289,7 +260,7 @@ def _validator(timeout: float) -> Any:
     return library.validators.extend(library.Draft202012Validator, {"pattern": check})
 
 
-def schema_error(value: Any, schema: dict[str, Any], timeout: float) -> SchemaError | None:
+def schema_error(value: Any, schema: dict[str, Any], timeout: float) -> Flaw | None:
     """Return the most relevant error of a value under a JSON Schema; None if it is valid.
 
     Args:
@@ -302,13 +273,11 @@ def schema_error(value: Any, schema: dict[str, Any], timeout: float) -> SchemaEr
     """
     validator = _validator(timeout)(schema, registry=import_module("referencing").Registry())
     error = import_module("jsonschema").exceptions.best_match(validator.iter_errors(value))
-    return None if error is None else SchemaError(tuple(error.absolute_path), truncate(error.message))
+    return error and Flaw(tuple(error.absolute_path), truncate(error.message), "a value that is valid under the schema")
 
 
-def schema_flaw(schema: Any) -> str:
-    """Describe why a value is not a schema; empty if it is."""
-    if not isinstance(schema, dict):
-        return f"got {format_value(schema)}"
+def schema_flaw(schema: dict[str, Any]) -> str:
+    """Describe why an object is not a schema; empty if it is."""
     if f'"{_NO_TIME_LIMIT}":' in json.dumps(schema):
         return f"{_NO_TIME_LIMIT} is not supported, because its patterns have no time limit"
     library = import_module("jsonschema")
@@ -319,20 +288,20 @@ def schema_flaw(schema: Any) -> str:
     return ""
 
 
-def _json_schema(value: Any, expected: dict[str, Any], options: Any) -> Grade:
-    """Give full points for a value that is valid under the expected JSON Schema."""
-    error = schema_error(value, expected, options.timeout)
-    return FULL if error is None else Grade(0.0, f"{json_pointer(error.location) or '/'}: {error.message}")
-
-
-def _deciding_schema_flaw(expected: Any, options: Any) -> str:
-    """Describe why a value is not a schema, or that every value is valid under it."""
+def _deciding_schema_flaw(expected: dict[str, Any], options: Any) -> str:
+    """Describe why an object is not a schema, or that every value is valid under it."""
     flaw = schema_flaw(expected)
     try:
         decides = flaw or any(schema_error(value, expected, options.timeout) for value in _DIFFERENT_VALUES)
     except Exception:  # noqa: BLE001 - a reference that can't be resolved is an error of each comparison
         decides = True
     return flaw if decides else f"every value is valid under {format_value(expected)}, so that it decides nothing"
+
+
+def _json_schema(value: Any, expected: dict[str, Any], options: Any) -> Grade:
+    """Give full points for a value that is valid under the expected JSON Schema."""
+    error = schema_error(value, expected, options.timeout)
+    return FULL if error is None else Grade(0.0, f"{json_pointer(error.location) or '/'}: {error.wrong}")
 
 
 def _subset(value: Any, expected: dict[str, Any], _options: Any) -> Grade:
@@ -348,26 +317,25 @@ def _subset(value: Any, expected: dict[str, Any], _options: Any) -> Grade:
 
 def _expected_leaves(expected: Any, value: Any, place: Location) -> Iterator[tuple[Location, Any, bool]]:
     """Yield the place of each expected leaf, the value there, and whether it is right; lists have the same length."""
-    if isinstance(expected, dict) and expected:
-        for key, member in expected.items():
-            given = value.get(key, MISSING) if isinstance(value, dict) else MISSING
-            yield from _expected_leaves(member, given, (*place, key))
-    elif isinstance(expected, list) and expected:
-        members = value if isinstance(value, list) and len(value) == len(expected) else [MISSING] * len(expected)
-        for index, (member, given) in enumerate(zip(expected, members, strict=True)):
-            yield from _expected_leaves(member, given, (*place, index))
-    elif expected == {}:
-        yield place, value, isinstance(value, dict)
-    else:
-        yield place, value, value is not MISSING and json_equal(value, expected)
+    wanted, given = _members(expected), _members(value)
+    if isinstance(expected, list) and len(given) != len(wanted):
+        given = {}
+    for key, member in wanted.items():
+        yield from _expected_leaves(member, given.get(key, MISSING), (*place, key))
+    if not wanted:
+        # an empty object is in every object
+        is_right = isinstance(value, dict) if expected == {} else json_equal(value, expected)
+        yield place, value, is_right
+
+
+def _members(value: Any) -> dict[Any, Any]:
+    """Return the members of an object by key, or of a list by index."""
+    return value if isinstance(value, dict) else dict(enumerate(value)) if isinstance(value, list) else {}
 
 
 def _sequence(value: Any, expected: list[Any], _options: Any) -> Grade:
     """Give the length of the longest common subsequence of two lists as a share of the longer one."""
-    if not isinstance(value, list):
-        return _no("not a list", value)
-    numbers: dict[Any, int] = {}
-    given, wanted = ([numbers.setdefault(hashable(each), len(numbers)) for each in part] for part in (value, expected))
+    given, wanted = ([hashable(each) for each in part] for part in (value, expected))
     if given == wanted:
         return FULL
     # of what has been read of the given list, with each beginning of the expected one
@@ -382,8 +350,6 @@ def _sequence(value: Any, expected: list[Any], _options: Any) -> Grade:
 
 def _ranked(value: Any, expected: Any, options: Any) -> Grade:
     """Give points for an expected value among the first `k`: 1, or 1 divided by its rank."""
-    if not isinstance(value, list):
-        return _no("not a list", value)
     wanted = _as_list(expected)
     for rank, each in enumerate(value[: options.k], start=1):
         if any(json_equal(each, one) for one in wanted):
@@ -410,49 +376,64 @@ def called(name: str, compared: Sequence[Any]) -> Grade:
     return FULL if points == 1 else Grade(float(points), f"{name} on {format_value(compared[0])}")
 
 
-_is_list = _unless(lambda expected: isinstance(expected, list))
+def _is_list(expected: Any) -> bool:
+    return isinstance(expected, list)
+
+
+def _is_text(expected: Any) -> bool:
+    return isinstance(expected, str)
+
 
 RULES: dict[str, Rule] = {
     "exact": Rule(_exact, later=("ignore_case",)),
     "one_of": Rule(
         _one_of,
         form="a non-empty list",
-        flaw=_unless(lambda expected: isinstance(expected, list) and bool(expected)),
-        said=_after("one of "),
+        accepts=lambda expected: isinstance(expected, list) and expected != [],
+        said="one of {expected}",
         later=("ignore_case",),
     ),
     "numeric": Rule(
-        _numeric, form="a number", flaw=_unless(is_number), said=_with_tolerances, options=("absolute", "relative")
+        _numeric,
+        form="a number",
+        accepts=is_number,
+        said="{expected}{options.tolerances}",
+        options=("absolute", "relative"),
     ),
     "contains": Rule(
         _contains,
         form='a value other than "", or a non-empty list of such values',
-        flaw=_unless(lambda expected: bool(_as_list(expected)) and "" not in _as_list(expected)),
-        said=_after("contains "),
+        accepts=lambda expected: expected != [] and "" not in _as_list(expected),
+        said="contains {expected}",
+        takes=str | list,
         options=("ignore_case",),
     ),
     "regex": Rule(
         _regex,
-        form="a non-empty regular expression",
+        form="a regular expression",
+        accepts=_is_text,
         flaw=_pattern_flaw,
-        said=_after("matches "),
+        said="matches {expected}",
+        takes=str,
         options=("timeout",),
         libraries=("regex",),
     ),
-    "set": Rule(_set, form="a list", flaw=_is_list, said=_after("the set ")),
+    "set": Rule(_set, form="a list", accepts=_is_list, said="the set {expected}", takes=list),
     "json_schema": Rule(
         _json_schema,
         form=SCHEMA_FORM,
+        accepts=lambda expected: isinstance(expected, dict),
         flaw=_deciding_schema_flaw,
-        said=_after("valid under the schema "),
+        said="valid under the schema {expected}",
         options=("timeout",),
         libraries=("jsonschema", "referencing", "regex"),
     ),
     "text": Rule(
         _text,
         form="a string",
-        flaw=_unless(lambda expected: isinstance(expected, str)),
-        said=_after("like "),
+        accepts=_is_text,
+        said="like {expected}",
+        takes=str,
         options=("at_least", "ignore_case"),
         libraries=("rapidfuzz.distance",),
         extra=TEXT,
@@ -460,22 +441,23 @@ RULES: dict[str, Rule] = {
     "subset": Rule(
         _subset,
         form="a non-empty object",
-        flaw=_unless(lambda expected: isinstance(expected, dict) and bool(expected)),
-        said=_after("at least "),
+        accepts=lambda expected: isinstance(expected, dict) and expected != {},
+        said="at least {expected}",
     ),
-    "sequence": Rule(_sequence, form="a list", flaw=_is_list, said=_after("in order ")),
+    "sequence": Rule(_sequence, form="a list", accepts=_is_list, said="in order {expected}", takes=list),
     "ranked": Rule(
         _ranked,
         form="a value, or a non-empty list of values of which one is enough",
-        flaw=_unless(lambda expected: expected is not None and expected != []),
-        said=lambda expected, options: f"among the first {options.k}: {expected}",
+        accepts=lambda expected: expected is not None and expected != [],
+        said="among the first {options.k}: {expected}",
+        takes=list,
         options=("k", "reciprocal"),
     ),
-    "python": Rule(said=lambda expected, options: f"{options.call} with {expected}"),
+    PYTHON: Rule(said="{options.call} with {expected}"),
     "anywhere": Rule(
         _anywhere,
         form="a number or a non-empty string, or a non-empty list of these",
-        flaw=_unless(_is_searchable),
+        accepts=_is_searchable,
         options=("ignore_case",),
     ),
 }

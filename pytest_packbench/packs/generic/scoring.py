@@ -11,15 +11,15 @@ from typing import TYPE_CHECKING, Any
 from pydantic import ValidationInfo, model_validator
 
 from pytest_packbench.model.answer import Agreement, Answer
-from pytest_packbench.model.errors import CaseError, Problem, fold, format_value, json_pointer, spellings
+from pytest_packbench.model.case import misfit
+from pytest_packbench.model.errors import fold, format_value, spellings
 from pytest_packbench.model.result import Term
-from pytest_packbench.packs.generic.rules import Grade
 from pytest_packbench.packs.generic.suite import no_expected_value
 from pytest_packbench.packs.generic.values import (
     MISSING,
+    CriterionError,
     Flaw,
     compile_path,
-    invalid,
     leaves,
     look_alike,
     refused,
@@ -63,12 +63,12 @@ class GenericAnswer(Answer):
     @classmethod
     def _read(cls, result: Any, info: ValidationInfo) -> dict[str, Any]:
         if result is None:
-            raise invalid("got null", "JSON; does the target return its result?")
+            raise misfit("got null", "JSON; does the target return its result?")
         try:
             # criteria see what a stored result will contain when it is scored again
             plain = json.loads(_ENCODER.encode(result))
         except (TypeError, ValueError, RecursionError) as error:
-            raise invalid(f"is not JSON: {error}", "JSON") from None
+            raise misfit(f"is not JSON: {error}", "JSON") from None
         rules: GenericSuiteConfig | None = info.context
         if rules is None:
             raise RuntimeError("the generic pack reads results by the rules of a suite: call for_suite first")
@@ -110,8 +110,8 @@ def terms_of(case: GenericCase, answer: GenericAnswer, rules: GenericSuiteConfig
     `unexpected_acceptance`; None if the case expects an answer and the result is one.
 
     Raises:
-        CaseError: the case has no expected value for a criterion.
-        CriterionError: a criterion failed to run, or returned something other than a number from 0 to 1.
+        CriterionError: the case has no expected value for a criterion, or a criterion failed to run, or returned
+            something other than a number from 0 to 1.
     """
     if answer.refused or rules.refusal.is_expected(case):
         term = _refusal_term(case, answer, rules)
@@ -184,18 +184,11 @@ def _refusal_term(case: GenericCase, answer: GenericAnswer, rules: GenericSuiteC
 def _term(criterion: Criterion, case: GenericCase, answer: GenericAnswer, rules: GenericSuiteConfig) -> Term:
     expected = criterion.expected_in(case.expected)
     if expected is MISSING:
-        pointer = json_pointer(("expected", *criterion.expected_path.location))
-        problem = Problem(pointer, no_expected_value(criterion), f"expected {criterion.form}")
-        raise CaseError(f"case {case.id}", [problem])
+        raise CriterionError(no_expected_value(criterion))
     value = criterion.value_in(answer.result, expected)
-    grade = Grade(0.0, no_value(criterion)) if value is MISSING else criterion.grade(value, expected, case.input)
+    grade = criterion.grade(value, expected, case.input)
     detail = grade.detail + (look_alike(value, expected) if grade.points < 1 else "")
     if grade.points < criterion.hard_fail:
         return Term(name=criterion.title, effect="zero", detail=f"hard fail: {detail}")
     share = criterion.weight / rules.total_weight
     return Term(name=criterion.title, value=share * grade.points, detail=detail)
-
-
-def no_value(criterion: Comparing) -> str:
-    """Describe that a result has no value for a criterion."""
-    return f"nothing at {criterion.result_path}"

@@ -6,8 +6,6 @@ result, and its other keys. It is validated once per suite, and keeps no state b
 
 from __future__ import annotations
 
-import math
-import re
 from functools import cache, cached_property
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, NamedTuple, Self, Union
 
@@ -18,19 +16,20 @@ from pydantic import (
     SerializerFunctionWrapHandler,
     TypeAdapter,
     create_model,
-    field_validator,
     model_serializer,
     model_validator,
 )
 from pydantic_core import CoreSchema, core_schema
 
-from pytest_packbench.model.case import Case, Expected, Fraction, ListOf, Notes, StrictModel, Text, Threshold
+from pytest_packbench.files import walk
+from pytest_packbench.model.case import Case, Expected, Fraction, ListOf, Notes, StrictModel, Text, Threshold, misfit
 from pytest_packbench.model.errors import fold, format_value
 from pytest_packbench.model.result import TOLERANCE
 from pytest_packbench.model.suite import LABEL_METRICS, SuiteConfig
 from pytest_packbench.packs.generic.rules import (
     CRITERIA,
     FORBIDDEN,
+    NONE,
     OPTIONS,
     PYTHON,
     RULES,
@@ -47,23 +46,20 @@ from pytest_packbench.packs.generic.values import (
     CriterionError,
     Flaw,
     FunctionName,
+    JsonValue,
     Location,
     PathText,
     compile_path,
     import_extra,
-    invalid,
     json_equal,
     refused,
     require_json,
-    unknown_key,
 )
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
 _PATTERN_TIMEOUT = 1.0
-_FIRST_KEYS = re.compile(r"\$(?:\.[A-Za-z_]\w*(?!\())*")
-_FIRST_KEY = re.compile(r"\.(\w+)")
 _BOUND_POINTS = "true, false, or the minimum points, above 0 and at most 1"
 
 
@@ -87,15 +83,10 @@ class Comparing(StrictModel):
 
     name: Text | None = None
     expected: PathText | None = None
-    value: Any = None
+    value: JsonValue = None
     if TYPE_CHECKING:
         path: str
         call: str
-
-    @field_validator("value")
-    @classmethod
-    def _require_json(cls, value: Any) -> Any:
-        return require_json(value)
 
     @model_validator(mode="after")
     def _validate_value(self) -> Self:
@@ -157,22 +148,28 @@ class Comparing(StrictModel):
 
     def flaw(self, expected: Any) -> str:
         """Describe why an expected value can't be compared with; empty if it can."""
-        return RULES[self.rule].flaw(expected, self)
+        row = RULES[self.rule]
+        return row.flaw(expected, self) if row.accepts(expected) else f"got {format_value(expected)}"
 
     def grade(self, value: Any, expected: Any, case_input: Any) -> Grade:
         """Compare a value in the result with an expected value that has no flaw.
 
         Args:
-            value: the value in the result.
+            value: the value in the result, or `MISSING`.
             expected: the expected value.
             case_input: the case's input, which functions of users get.
 
         Raises:
             CriterionError: the comparison failed to run, or a function of the user raised; it names the criterion.
         """
-        compare = RULES[self.rule].compare
+        row = RULES[self.rule]
+        if value is MISSING:
+            return Grade(0.0, self.nothing)
         try:
-            grade = compare(value, expected, self) if compare else called(self.call, (value, expected, case_input))
+            if row.compare is None:
+                grade = called(self.call, (value, expected, case_input))
+            else:
+                grade = row.compare(value, expected, self) if isinstance(value, row.takes) else NONE
         except CriterionError as error:
             raise CriterionError(f'criterion "{self.title}": {error}') from None
         except Exception as error:
@@ -183,9 +180,20 @@ class Comparing(StrictModel):
             return grade
         return grade._replace(detail=f"got {format_value(value)}, expected {self.describe(expected)}")
 
+    @property
+    def nothing(self) -> str:
+        """Describe that a result has no value for it."""
+        return f"nothing at {self.result_path}"
+
     def describe(self, expected: Any) -> str:
         """Describe the values that get full points, for tables."""
-        return RULES[self.rule].said(format_value(expected), self)
+        return RULES[self.rule].said.format(expected=format_value(expected), options=self)
+
+    @property
+    def tolerances(self) -> str:
+        """How far a number may be from the expected one, in words, of the options of `numeric`."""
+        bounds = {"": getattr(self, "absolute", 0), " of it": getattr(self, "relative", 0)}
+        return "".join(f" ± {bound:.6g}{of}" for of, bound in bounds.items() if bound)
 
 
 class Criterion(Comparing):
@@ -212,7 +220,7 @@ class Forbidden(Comparing):
     @model_validator(mode="after")
     def _forbids_more_than_what_is_expected(self) -> Self:
         if not self.has_value and self.expected is None and self.rule != PYTHON:
-            raise invalid("it forbids the expected answer", "value, or expected with another path")
+            raise misfit("it forbids the expected answer", "value, or expected with another path")
         return self
 
 
@@ -247,21 +255,18 @@ class _Written(NamedTuple):
         if isinstance(data, Comparing):
             return data
         if isinstance(data, self.plain):
-            anywhere = RULES["anywhere"]
-            if flaw := anywhere.flaw(data, None):
-                raise invalid(flaw, anywhere.form)
             data = {"anywhere": "", "value": data}
         named = [name for name in self.rules if isinstance(data, dict) and isinstance(data.get(name), str)]
         if len(named) != 1:
-            form = f"one rule with its path, such as {{exact: /answer}}; the rules are {', '.join(self.rules)}"
-            raise invalid(f"got {format_value(data)}", _written_now(data, self.rules) or form)
+            form = "one rule with its path, and its other keys beside it, such as {exact: /answer, weight: 2}"
+            raise misfit(f"got {format_value(data)}", f"{form}; the rules are {', '.join(self.rules)}")
         row, model = RULES[named[0]], model_of(self.base, named[0])
         for library in row.libraries:
             import_extra(library, extra=row.extra, what=f'the rule "{named[0]}"')
         known = [field.alias or name for name, field in model.model_fields.items()]
         for key in data:
             if key not in known:
-                raise refused(unknown_key("unknown key", (key,), known))
+                raise refused(Flaw((key,), f'unknown key "{key}"', f"one of {', '.join(known)}"))
         return model.model_validate(data)
 
     def __get_pydantic_core_schema__(self, source: object, handler: object) -> CoreSchema:
@@ -272,38 +277,15 @@ class _Written(NamedTuple):
         return handler(TypeAdapter(forms).core_schema)
 
 
-def _written_now(data: Any, rules: Sequence[str]) -> str:
-    """Return how a comparison in a form of earlier versions is written now; empty for any other value."""
-    keys: dict[str, Any] = {"rule": data}
-    if not isinstance(data, str):
-        keys = {**data} if isinstance(data, dict) else {}
-    for name in rules:
-        if isinstance(keys.get(name), dict):
-            keys |= {**keys.pop(name), "rule": name}
-    rule = keys.pop("rule", None)
-    if rule not in rules:
-        return ""
-    import yaml  # what needs it is refused
-
-    form = {rule: keys.pop("call" if rule == PYTHON else "path", ""), **keys}
-    return yaml.safe_dump(form, default_flow_style=True, sort_keys=False, allow_unicode=True, width=math.inf).strip()
-
-
 AnyCriterion = Annotated[Criterion, _Written(Criterion, CRITERIA)]
 AnyForbidden = Annotated[Forbidden, _Written(Forbidden, FORBIDDEN, (str, int, float))]
-
-
-def _not_empty(criteria: tuple[Criterion, ...]) -> tuple[Criterion, ...]:
-    if not criteria:
-        raise invalid("got an empty list", "at least one criterion")
-    return criteria
 
 
 def _validate_schema(schema: dict[str, Any]) -> dict[str, Any]:
     for library in RULES["json_schema"].libraries:
         import_extra(library, extra=GENERIC, what="a JSON Schema of the cases")
     if flaw := schema_flaw(require_json(schema)):
-        raise invalid(flaw, SCHEMA_FORM)
+        raise misfit(flaw, SCHEMA_FORM)
     return schema
 
 
@@ -323,15 +305,14 @@ class RefusalRules(StrictModel):
     """
 
     path: PathText = "/refusal"
-    value: Any = None
+    value: JsonValue = None
     category: PathText = "/refusal/category"
     expected: PathText = "/refuse"
     expected_category: PathText = "/category"
     wrong_category: Fraction = 0.5
 
     @model_validator(mode="after")
-    def _require_json_value(self) -> Self:
-        require_json(self.value)
+    def _is_no_answer(self) -> Self:
         if not self.path and "value" not in self.model_fields_set:
             raise refused(
                 Flaw(("path",), "with the path of the whole result, every answer is a refusal", "a path, or value")
@@ -388,9 +369,7 @@ class GenericSuiteConfig(SuiteConfig):
         text_keys: the keys whose values are looked for in texts.
     """
 
-    criteria: Annotated[ListOf[AnyCriterion], AfterValidator(_not_empty)] = Field(
-        ({"exact": ""},), validate_default=True
-    )
+    criteria: ListOf[AnyCriterion] = Field(({"exact": ""},), validate_default=True)
     refusal: RefusalRules = RefusalRules.model_construct()
     forbidden: ListOf[AnyForbidden] = ()
     input_schema: CaseSchema | None = None
@@ -421,35 +400,20 @@ class GenericSuiteConfig(SuiteConfig):
 
     @model_validator(mode="after")
     def _validate_criteria(self) -> Self:
-        titles: set[str] = set()
-        for index, criterion in enumerate(self.criteria):
-            if criterion.title in titles:
-                raise refused(Flaw(("criteria", index), f'duplicate criterion "{criterion.title}"', "a unique name"))
-            titles.add(criterion.title)
+        titles = [criterion.title for criterion in self.criteria]
+        for index, title in enumerate(titles):
+            if title in titles[:index]:
+                raise refused(Flaw(("criteria", index), f'duplicate criterion "{title}"', "a unique name"))
         if not self.total_weight:
             raise refused(Flaw(("criteria",), "all weights are 0", "at least one positive weight"))
         return self
-
-    @model_validator(mode="after")
-    def _validate_category(self) -> Self:
-        if flaws := [*self.undecided(("refusal", "wrong_category"), self.thresholds.refuse)]:
-            raise refused(*flaws)
-        return self
-
-    def undecided(self, location: Location, threshold: float) -> Iterator[Flaw]:
-        """Yield the flaw of a threshold with which an expected refusal passes in the wrong category."""
-        points = self.refusal.wrong_category
-        if points >= threshold - TOLERANCE:
-            wrong = f"a refusal of the wrong category passes: {points:g} points, threshold {threshold:g}"
-            yield Flaw(location, wrong, "a higher threshold, or a lower refusal.wrong_category")
 
     @cached_property
     def read_locations(self) -> tuple[Location, ...]:
         """Where the rules read a case's `expected`, apart from the category of a refusal."""
         criteria = [criterion for criterion in (*self.criteria, *self.forbidden) if not criterion.has_value]
-        paths = [criterion.path if criterion.expected is None else criterion.expected for criterion in criteria]
-        paths += [self.labels] if self.labels else []
-        return tuple(read_location(path) for path in (*paths, self.refusal.expected))
+        of_suite = (path for path in (self.labels, self.refusal.expected) if path is not None)
+        return *(each.expected_path.location for each in criteria), *(compile_path(path).location for path in of_suite)
 
     def narrowed(self, case_model: type[Case]) -> type[Case]:  # noqa: ARG002 - the rules decide
         """Return the model of this suite's cases."""
@@ -464,12 +428,10 @@ class GenericSuiteConfig(SuiteConfig):
         """Describe the criteria that compare with a key that no case has, each with its location."""
         for name, criteria in (("criteria", self.criteria), ("forbidden", self.forbidden)):
             for index, criterion in enumerate(criteria):
-                is_read = criterion.has_value or not criterion.expected_path.text
-                if not is_read and all(criterion.expected_in(value) is MISSING for value in expected):
-                    decides = "forbids" if name == "forbidden" else "compares"
-                    wrong = f"no case has a value at {criterion.expected_path} in expected, so this {decides} nothing"
-                    advice = "correct the path, add the key to a case, or remove the criterion"
-                    yield f"/{name}/{index}: {wrong}; {advice}"
+                path = criterion.expected_path
+                if not criterion.has_value and path.text and all(path.find(value) is MISSING for value in expected):
+                    wrong = f"no case has a value at {path} in expected, so this decides nothing"
+                    yield f"/{name}/{index}: {wrong}; correct the path, add the key to a case, or remove the criterion"
 
     @cached_property
     def total_weight(self) -> float:
@@ -525,7 +487,7 @@ def _flaws_of(case: GenericCase, rules: GenericSuiteConfig) -> Iterator[Flaw]:
         error = None if schema is None else schema_error(getattr(case, field), schema, _PATTERN_TIMEOUT)
         if error is not None:
             expected = f"a value that is valid under {field}_schema in suite.yaml"
-            yield Flaw((field, *error.location), error.message, expected)
+            yield error._replace(location=(field, *error.location), expected=expected)
     of_refusal = [*rules.refusal.flaws(case.expected)]
     yield from of_refusal
     is_refusal = rules.refusal.is_expected(case)
@@ -536,11 +498,13 @@ def _flaws_of(case: GenericCase, rules: GenericSuiteConfig) -> Iterator[Flaw]:
             yield _flaw_at(path, f"no label at {path}", "a text, a number, or true or false")
     yield from _flaws_of_values(rules.forbidden, case.expected, required=False)
     yield from _unread(case, rules)
-    if is_refusal and rules.refusal.expected_category_of(case) is not None:
-        own = case.own_threshold
-        general = rules.thresholds.by_type.get(case.case_type, rules.thresholds.refuse)
-        location = ("case_type",) if own is None else ("notes", "threshold")
-        yield from rules.undecided(location, general if own is None else own)
+    points = rules.refusal.wrong_category
+    general = rules.thresholds.by_type.get(case.case_type, rules.thresholds.refuse)
+    threshold = general if case.own_threshold is None else case.own_threshold
+    if is_refusal and rules.refusal.expected_category_of(case) is not None and points >= threshold - TOLERANCE:
+        wrong = f"a refusal of the wrong category passes: {points:g} points, threshold {threshold:g}"
+        path = compile_path(rules.refusal.expected_category)
+        yield _flaw_at(path, wrong, "a higher threshold, or a lower refusal.wrong_category in suite.yaml")
 
 
 def _flaws_of_values(criteria: Iterable[Comparing], expected: Any, *, required: bool) -> Iterator[Flaw]:
@@ -559,33 +523,21 @@ def _unread(case: GenericCase, rules: GenericSuiteConfig) -> Iterator[Flaw]:
     read = list(rules.read_locations)
     category = compile_path(rules.refusal.expected_category)
     if rules.refusal.is_expected(case) or category.find(case.expected) is None:
-        read.append(read_location(category.text))
-    for location in _unread_locations(case.expected, (), read):
-        known = {str(path[len(location) - 1]) for path in read if path[: len(location) - 1] == location[:-1]}
-        yield unknown_key("no rule in suite.yaml reads the key", ("expected", *location), sorted(known))
-
-
-def _unread_locations(value: Any, location: Location, read: Sequence[Location]) -> Iterator[Location]:
-    if any(path == location[: len(path)] for path in read):
-        return
-    if location and not any(location == path[: len(location)] for path in read):
-        yield location
-    elif isinstance(value, dict):
-        for key, member in value.items():
-            yield from _unread_locations(member, (*location, key), read)
-
-
-def read_location(path: str) -> Location:
-    """Return the keys that a path begins with; of a JSONPath those before the first part that may match several."""
-    if not path.startswith("$"):
-        return compile_path(path).location
-    matched = _FIRST_KEYS.match(path)
-    return tuple(_FIRST_KEY.findall(matched[0])) if matched is not None else ()
+        read.append(category.location)
+    for location, _ in walk(case.expected):
+        *parent, key = location or (0,)
+        # nothing is known below a key that is not read itself
+        known = {path[len(parent)] for path in read if [*path[: len(parent)]] == parent and len(path) > len(parent)}
+        is_read = key in known or any(path == location[: len(path)] for path in read)
+        if known and isinstance(key, str) and not is_read:
+            wrong = f'no rule in suite.yaml reads the key "{key}"'
+            yield Flaw(("expected", *location), wrong, f"one of {', '.join(sorted(map(str, known)))}")
 
 
 def has_list(criterion: Comparing) -> bool:
     """Return whether a criterion has a list of accepted values in each case."""
-    return criterion.rule == "one_of" and not criterion.has_value and bool(criterion.expected_path.location)
+    path = criterion.expected_path
+    return criterion.rule == "one_of" and not criterion.has_value and path.text.startswith("/")
 
 
 def no_expected_value(criterion: Comparing) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from copy import deepcopy
 from typing import TYPE_CHECKING, Any
 
 from pytest_packbench.model.authoring import Finding, Tools
@@ -10,7 +9,7 @@ from pytest_packbench.model.errors import format_value, pluralize
 from pytest_packbench.model.suite import CONFIG_NAME
 from pytest_packbench.packs import read_starter
 from pytest_packbench.packs.generic.scoring import LIST_RULES, PLAIN_RULES, forbidden_matches
-from pytest_packbench.packs.generic.suite import has_list, read_location
+from pytest_packbench.packs.generic.suite import has_list
 from pytest_packbench.packs.generic.values import GENERIC, MISSING
 
 if TYPE_CHECKING:
@@ -49,7 +48,7 @@ class GenericTools(Tools):
 
     def criteria(self, rules: GenericSuiteConfig) -> dict[str, tuple[str | int, ...]]:
         """Return each criterion with the part of the result that it reads."""
-        return {criterion.title: read_location(criterion.path) for criterion in rules.criteria}
+        return {criterion.title: criterion.result_path.location for criterion in rules.criteria}
 
     def wrong_results(self, case: GenericCase, result: Any, rules: GenericSuiteConfig) -> Iterator[tuple[str, Any]]:
         """Return the result with each forbidden value in it."""
@@ -108,7 +107,7 @@ def missed_criteria(
     for criterion in rules.criteria:
         expected = criterion.expected_in(case.expected)
         value = criterion.value_in(answer.result, expected)
-        if value is MISSING or criterion.grade(value, expected, case.input).points < 1:
+        if criterion.grade(value, expected, case.input).points < 1:
             yield criterion, value
 
 
@@ -120,21 +119,17 @@ def with_forbidden(criterion: Comparing, result: Any, expected: Any) -> Any:
         result: the result, plain JSON.
         expected: what it forbids in the case.
     """
-    if criterion.rule not in PLAIN_RULES:
+    if criterion.rule not in PLAIN_RULES or criterion.path.startswith("$"):
         return None
     value = expected[0] if isinstance(expected, list) and criterion.rule in LIST_RULES and expected else expected
-    keys = criterion.result_path.location
-    copy = deepcopy(result)
-    if criterion.rule == "anywhere" and not keys:
-        # in a key of its own, a text, or in the place of the result
-        if isinstance(copy, dict):
-            return {**copy, "forbidden": value}
-        return f"{copy} {value}" if isinstance(copy, str) else value
-    if not keys or not all(isinstance(key, str) for key in keys) or not isinstance(copy, dict):
-        return value if not criterion.path else None
-    parent = copy
-    for key in keys[:-1]:
-        inner = parent.get(key)
-        parent[key] = parent = inner if isinstance(inner, dict) else {}
-    parent[keys[-1]] = value
-    return copy
+    # what is forbidden anywhere gets a key of its own
+    is_beside = criterion.rule == "anywhere" and not criterion.path and isinstance(result, dict)
+    return placed(result, ("forbidden",) if is_beside else criterion.result_path.location, value)
+
+
+def placed(document: Any, keys: Sequence[str | int], value: Any) -> Any:
+    """Return a copy of a document with a value at keys; what is no object on the way becomes one."""
+    if not keys:
+        return value
+    members = document if isinstance(document, dict) else {}
+    return {**members, keys[0]: placed(members.get(keys[0]), keys[1:], value)}

@@ -16,13 +16,16 @@ from os.path import commonprefix
 from typing import TYPE_CHECKING, Annotated, Any, Final, NamedTuple
 
 from pydantic import AfterValidator, ValidationError
-from pydantic_core import InitErrorDetails, PydanticCustomError
+from pydantic_core import InitErrorDetails
 
-from pytest_packbench.model.errors import fold, format_value, suggestion
+from pytest_packbench.files import is_plain
+from pytest_packbench.model.case import misfit
+from pytest_packbench.model.errors import fold, format_value
+from pytest_packbench.model.request import TargetError
 from pytest_packbench.packs import NOT_IMPORTED
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Hashable, Iterable, Iterator
+    from collections.abc import Callable, Hashable, Iterator
     from types import ModuleType
 
 _MAX_LENGTH = 80
@@ -32,6 +35,8 @@ _QUOTED = re.compile(r"""'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*\"""")
 _NARROW = re.compile(r"\$(?:\s*\.\s*\w+|\s*\[[^\[\]*?:,]*\])*")
 _WIDE = re.compile(r"\$\s*[.\[]")
 _BAD_ESCAPE = re.compile(r"~(?![01])")
+_FIRST_KEYS = re.compile(r"\$(?:\.[A-Za-z_]\w*(?!\())*")
+_FIRST_KEY = re.compile(r"\.(\w+)")
 # their patterns come from documents and have no time limit
 _DISABLED_FUNCTIONS = ("match", "search")
 
@@ -57,13 +62,13 @@ class CompiledPath(NamedTuple):
         find: returns the value at the path in a document, or `MISSING`; raises `CriterionError` if a JSONPath meets too
             many levels.
         is_multiple: whether it may match several values, which are returned as a list.
-        location: the keys and indexes of a JSON pointer; empty for a JSONPath.
+        location: the keys and indexes of a JSON pointer; of a JSONPath the keys before what may match several values.
     """
 
     text: str
     find: Callable[[Any], Any]
-    is_multiple: bool = False
-    location: Location = ()
+    is_multiple: bool
+    location: Location
 
     def __str__(self) -> str:
         """Return the path for a message."""
@@ -83,9 +88,9 @@ def compile_path(text: str) -> CompiledPath:
     if text.startswith("$"):
         return _compile_json_path(text)
     if text and not text.startswith("/"):
-        raise invalid(f'"{text}" is not a path', f'a JSON pointer such as "/{text}", or a JSONPath that starts with $')
+        raise misfit(f'"{text}" is not a path', f'a JSON pointer such as "/{text}", or a JSONPath that starts with $')
     if _BAD_ESCAPE.search(text):
-        raise invalid(f'invalid escape after "~" in "{text}"', '~0 for "~", ~1 for "/"')
+        raise misfit(f'invalid escape after "~" in "{text}"', '~0 for "~", ~1 for "/"')
     tokens = tuple(token.replace("~1", "/").replace("~0", "~") for token in text.split("/")[1:])
 
     def find(document: Any) -> Any:
@@ -99,7 +104,7 @@ def compile_path(text: str) -> CompiledPath:
                 return MISSING
         return value
 
-    return CompiledPath(text=text, find=find, location=tokens)
+    return CompiledPath(text, find, is_multiple=False, location=tokens)
 
 
 def _compile_json_path(text: str) -> CompiledPath:
@@ -110,25 +115,27 @@ def _compile_json_path(text: str) -> CompiledPath:
     try:
         query = environment.compile(text)
     except library.JSONPathError as error:
-        reason = str(error).partition("\n")[0]
-        wrong = f'"{text}" is not a valid JSONPath: {reason}'
-        raise invalid(wrong, "RFC 9535 syntax, such as $.items[*].name") from None
+        wrong = f'"{text}" is not a valid JSONPath: {_first_line(error)}'
+        raise misfit(wrong, "RFC 9535 syntax, such as $.items[*].name") from None
     if _visits_again(text):
         wrong = f'"{text}" may visit a value many times'
-        raise invalid(wrong, "at most one .., none in a filter, and in a filter $ with keys and indexes only")
+        raise misfit(wrong, "at most one .., none in a filter, and in a filter $ with keys and indexes only")
     is_multiple = not query.singular_query()
 
     def find(document: Any) -> Any:
         try:
             matches = query.findall(document)
         except library.JSONPathError as error:
-            reason = str(error).partition("\n")[0]
-            raise CriterionError(f"the path {text}: {reason} in the value; expected fewer levels") from None
-        if not matches:
-            return MISSING
-        return matches if is_multiple else matches[0]
+            wrong = f"the path {text}: {_first_line(error)} in the value"
+            raise CriterionError(f"{wrong}; expected fewer levels") from None
+        return MISSING if not matches else matches if is_multiple else matches[0]
 
-    return CompiledPath(text=text, find=find, is_multiple=is_multiple)
+    keys = _FIRST_KEYS.match(text)
+    return CompiledPath(text, find, is_multiple, tuple(_FIRST_KEY.findall(keys[0])) if keys else ())
+
+
+def _first_line(error: Exception) -> str:
+    return str(error).partition("\n")[0]
 
 
 def _visits_again(text: str) -> bool:
@@ -142,12 +149,7 @@ def _visits_again(text: str) -> bool:
     return ".." in after or (".." in plain and is_in_filter) or _WIDE.search(_NARROW.sub("$", plain[1:])) is not None
 
 
-def _validate_path(text: str) -> str:
-    compile_path(text)
-    return text
-
-
-PathText = Annotated[str, AfterValidator(_validate_path)]
+PathText = Annotated[str, AfterValidator(lambda text: compile_path(text).text)]
 """A path in a model; kept as text, so that the suite's hash is that of the text in its file."""
 
 
@@ -209,16 +211,15 @@ def require_json(value: Any) -> Any:
     """Return a value if it can be written as JSON.
 
     Raises:
-        PydanticCustomError: YAML read something else, such as a date.
+        PydanticCustomError: YAML, or a program, gave something else, such as a key that is no text.
     """
-    if isinstance(value, dict):
-        for name in value:
-            if not isinstance(name, str):
-                raise invalid(f"the key {name!r} is not a string", "keys in quotes")
-    for leaf in leaves(value):
-        if not (leaf is None or isinstance(leaf, str | bool) or is_number(leaf)):
-            raise invalid(f"got {leaf} ({type(leaf).__name__})", "a JSON value")
+    if not is_plain([value]):
+        raise misfit(f"got {format_value(value)}", "a JSON value, whose keys are texts in quotes")
     return value
+
+
+JsonValue = Annotated[Any, AfterValidator(require_json)]
+"""A JSON value in a model."""
 
 
 def truncate(text: str) -> str:
@@ -233,11 +234,6 @@ TEXT = "text"
 Location = tuple[str | int, ...]
 
 
-def invalid(wrong: str, expected: str) -> PydanticCustomError:
-    """Return an error of the value that is being validated; pydantic adds its location."""
-    return PydanticCustomError("generic", "invalid", {"wrong": wrong, "expected": expected})
-
-
 class Flaw(NamedTuple):
     """What is wrong in a suite or a case, below the value that is being validated."""
 
@@ -248,17 +244,8 @@ class Flaw(NamedTuple):
 
 def refused(*flaws: Flaw) -> ValidationError:
     """Return flaws as one error, each with its location."""
-    errors = [
-        InitErrorDetails(type=invalid(flaw.wrong, flaw.expected), loc=flaw.location, input=None) for flaw in flaws
-    ]
+    errors = [InitErrorDetails(type=misfit(flaw.wrong, flaw.expected), loc=flaw.location, input=None) for flaw in flaws]
     return ValidationError.from_exception_data("generic", errors)
-
-
-def unknown_key(what: str, location: Location, known: Iterable[str]) -> Flaw:
-    """Return the flaw of a key that isn't known, with the closest known one or all of them."""
-    word = str(location[-1])
-    hint = suggestion(word, known).removeprefix("did you mean ").removesuffix("?").removeprefix("expected ")
-    return Flaw(location, f'{what} "{word}"', hint)
 
 
 def import_extra(module: str, *, extra: str, what: str) -> ModuleType:
@@ -275,7 +262,7 @@ def import_extra(module: str, *, extra: str, what: str) -> ModuleType:
     try:
         return import_module(module)
     except ImportError:
-        raise invalid(
+        raise misfit(
             f"{what} requires the library {module.partition('.')[0]}, which is not installed",
             f'the extra "{extra}": pip install "pytest-packbench[{extra}]"',
         ) from None
@@ -294,20 +281,18 @@ def import_function(spec: str) -> Any:
         PydanticCustomError: it can't be imported, or isn't callable.
     """
     if not _SPEC.fullmatch(spec):
-        raise invalid(f"got {format_value(spec)}", "package.module:attr")
+        raise misfit(f"got {format_value(spec)}", "package.module:attr")
     not_imported = NOT_IMPORTED.get()
     if not_imported is not None:
         not_imported.append(spec)
         return None
-    module, _, attributes = spec.partition(":")
+    from pytest_packbench.engine.targets import import_object  # a run has it anyway
+
     try:
-        function: Any = import_module(module)
-        for name in attributes.split("."):
-            function = getattr(function, name)
-    except Exception as error:  # noqa: BLE001 - a user's module may raise anything when it is imported
-        wrong = f'can\'t import "{spec}": {type(error).__name__}: {error}'
-        raise invalid(wrong, "package.module:attr, importable from the project's root folder") from None
+        function = import_object(spec, "function")
+    except TargetError as error:
+        raise misfit(str(error), "package.module:attr, importable from the project's root folder") from None
     if not callable(function) or iscoroutinefunction(function):
         kind = "async" if callable(function) else f"a {type(function).__name__}"
-        raise invalid(f'"{spec}" is {kind}', "a synchronous function of (value, expected, case_input)")
+        raise misfit(f'"{spec}" is {kind}', "a synchronous function of (value, expected, case_input)")
     return function
