@@ -73,7 +73,7 @@ def test_a_rule_on_a_key_that_no_case_has_is_an_error_of_its_cases_or_of_the_sui
     for options in ((), ("-k", "one"), ("-n", "1")):
         result = project.run("--packbench-suite=echo", *options)
         assert result.ret == pytest.ExitCode.USAGE_ERROR
-        wrong = "storage/benchmarks/echo/suite.yaml: /forbidden/0: no case has a value at /never in expected, so this forbids"
+        wrong = "storage/benchmarks/echo/suite.yaml: /forbidden/0: no case has a value at /never in expected, so this decides"
         assert f"{wrong} nothing; correct the path" in result.stderr.str() + result.stdout.str()
     # one case alone can't show it
     project.run("storage/benchmarks/echo/cases/plain/one.json").assert_outcomes(passed=1)

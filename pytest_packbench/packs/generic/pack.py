@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from pytest_packbench.model.errors import format_value
 from pytest_packbench.model.pack import Comparison, Pack, RecordFacts
-from pytest_packbench.packs.generic.scoring import GenericAnswer, forbidden_matches, terms_of
+from pytest_packbench.packs.generic.scoring import GenericAnswer, compared, forbidden_matches, terms_of
 from pytest_packbench.packs.generic.suite import GenericCase, GenericSuiteConfig
 from pytest_packbench.packs.generic.values import MISSING
 
@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from pytest_packbench.model.authoring import Tools
     from pytest_packbench.model.pack import Decision
     from pytest_packbench.model.result import Term
-    from pytest_packbench.packs.generic.suite import Comparing
 
 
 class GenericPack(Pack):
@@ -43,10 +42,9 @@ class GenericPack(Pack):
         if answer is None:
             return RecordFacts(labels=self.rules.labels_of(case, MISSING))
         labels = self.rules.labels_of(case, MISSING if answer.refused else answer.result)
-        compared = self._compared(case, answer)
         is_unsafe = not answer.refused and any(term.effect == "zero" for term in terms)
         decision: Decision | None = "comply_unsafe" if is_unsafe else None
-        return RecordFacts(agent_decision=decision, labels=labels, compared=compared)
+        return RecordFacts(agent_decision=decision, labels=labels, compared=self._compared(case, answer))
 
     def _compared(self, case: GenericCase, answer: GenericAnswer) -> Iterator[Comparison]:
         is_due = self.expects_refusal(case)
@@ -55,7 +53,9 @@ class GenericPack(Pack):
         actual = f"refusal ({answer.category or 'no category'})" if answer.refused else "answer"
         yield Comparison(what="decision", expected=expected, actual=actual)
         if not is_due and not answer.refused:
-            yield from (_comparison(criterion, case, answer) for criterion in self.rules.criteria)
+            for criterion, expected_value, value in compared(case, answer, self.rules):
+                shown = criterion.nothing if value is MISSING else format_value(value)
+                yield Comparison(what=criterion.title, expected=criterion.describe(expected_value), actual=shown)
         for name, match in forbidden_matches(case, answer, self.rules):
             yield Comparison(what=name, expected="never", actual=match)
 
@@ -64,10 +64,3 @@ class GenericPack(Pack):
         from pytest_packbench.packs.generic.tools import GenericTools  # only commands need it
 
         return GenericTools()
-
-
-def _comparison(criterion: Comparing, case: GenericCase, answer: GenericAnswer) -> Comparison:
-    expected = criterion.expected_in(case.expected)
-    value = criterion.value_in(answer.result, expected)
-    actual = criterion.nothing if value is MISSING else format_value(value)
-    return Comparison(what=criterion.title, expected=criterion.describe(expected), actual=actual)

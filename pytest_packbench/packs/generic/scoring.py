@@ -29,6 +29,7 @@ from pytest_packbench.packs.generic.values import (
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from pytest_packbench.packs.generic.rules import Grade
     from pytest_packbench.packs.generic.suite import Comparing, Criterion, GenericCase, GenericSuiteConfig
 
 REFUSAL = "refusal"
@@ -118,7 +119,8 @@ def terms_of(case: GenericCase, answer: GenericAnswer, rules: GenericSuiteConfig
         yield Agreement(level=term.name)
         yield term
     else:
-        yield from (_term(criterion, case, answer, rules) for criterion in rules.criteria)
+        for criterion, expected, value in compared(case, answer, rules):
+            yield _term(criterion, expected, value, criterion.grade(value, expected, case.input), rules)
     for name, match in forbidden_matches(case, answer, rules):
         yield Term(name=FORBIDDEN, effect="zero", detail=f"{name}: {match}")
 
@@ -181,12 +183,22 @@ def _refusal_term(case: GenericCase, answer: GenericAnswer, rules: GenericSuiteC
     return Term(name=WRONG_CATEGORY, value=rules.refusal.wrong_category, detail=f"{category}, expected {expected}")
 
 
-def _term(criterion: Criterion, case: GenericCase, answer: GenericAnswer, rules: GenericSuiteConfig) -> Term:
-    expected = criterion.expected_in(case.expected)
-    if expected is MISSING:
-        raise CriterionError(no_expected_value(criterion))
-    value = criterion.value_in(answer.result, expected)
-    grade = criterion.grade(value, expected, case.input)
+def compared(
+    case: GenericCase, answer: GenericAnswer, rules: GenericSuiteConfig
+) -> Iterator[tuple[Criterion, Any, Any]]:
+    """Yield each criterion with the expected value and the value in the result, which may be `MISSING`.
+
+    Raises:
+        CriterionError: the case has no expected value for a criterion.
+    """
+    for criterion in rules.criteria:
+        expected = criterion.expected_in(case.expected)
+        if expected is MISSING:
+            raise CriterionError(no_expected_value(criterion))
+        yield criterion, expected, criterion.value_in(answer.result, expected)
+
+
+def _term(criterion: Criterion, expected: Any, value: Any, grade: Grade, rules: GenericSuiteConfig) -> Term:
     detail = grade.detail + (look_alike(value, expected) if grade.points < 1 else "")
     if grade.points < criterion.hard_fail:
         return Term(name=criterion.title, effect="zero", detail=f"hard fail: {detail}")

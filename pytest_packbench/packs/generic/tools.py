@@ -8,7 +8,7 @@ from pytest_packbench.model.authoring import Finding, Tools
 from pytest_packbench.model.errors import format_value, pluralize
 from pytest_packbench.model.suite import CONFIG_NAME
 from pytest_packbench.packs import read_starter
-from pytest_packbench.packs.generic.scoring import LIST_RULES, PLAIN_RULES, forbidden_matches
+from pytest_packbench.packs.generic.scoring import LIST_RULES, PLAIN_RULES, compared, forbidden_matches
 from pytest_packbench.packs.generic.suite import has_list
 from pytest_packbench.packs.generic.values import GENERIC, MISSING
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from pytest_packbench.model.authoring import FiledCase, Importer, Starter
     from pytest_packbench.packs.generic.scoring import GenericAnswer
-    from pytest_packbench.packs.generic.suite import Comparing, Criterion, GenericCase, GenericSuiteConfig
+    from pytest_packbench.packs.generic.suite import Comparing, GenericCase, GenericSuiteConfig
 
 
 class GenericTools(Tools):
@@ -73,7 +73,11 @@ class GenericTools(Tools):
         matches = [name for name, _ in forbidden_matches(case, answer, rules)]
         if matches:
             raise ValueError(f"the answer contains what {CONFIG_NAME} forbids ({matches[0]}); change that by hand")
-        missed = list(missed_criteria(case, answer, rules))
+        missed = [
+            (criterion, value)
+            for criterion, expected, value in compared(case, answer, rules)
+            if criterion.grade(value, expected, case.input).points < 1
+        ]
         additions = [
             (tuple(map(str, criterion.expected_path.location)), value)
             for criterion, value in missed
@@ -94,21 +98,6 @@ class GenericTools(Tools):
         from pytest_packbench.packs.generic.importer import Csv, Jsonl  # only the command needs them
 
         return (Csv(), Jsonl())
-
-
-def missed_criteria(
-    case: GenericCase, answer: GenericAnswer, rules: GenericSuiteConfig
-) -> Iterator[tuple[Criterion, Any]]:
-    """Yield the criteria that an answer does not get full points for, each with its value in the answer, or `MISSING`.
-
-    Raises:
-        CriterionError: a criterion failed to run.
-    """
-    for criterion in rules.criteria:
-        expected = criterion.expected_in(case.expected)
-        value = criterion.value_in(answer.result, expected)
-        if criterion.grade(value, expected, case.input).points < 1:
-            yield criterion, value
 
 
 def with_forbidden(criterion: Comparing, result: Any, expected: Any) -> Any:
