@@ -59,32 +59,47 @@ class Facts(BaseModel):
     own_gates: dict[str, dict[str, bool]] = {}
 
 
+class Extra(BaseModel):
+    """What figures read of a record's `packbench` object."""
+
+    model_config = ConfigDict(frozen=True, strict=True)
+
+    match_depth: int | None = None
+    match_level: str | None = None
+    valid: bool | None = None
+    score: FiniteFloat | None = None
+    answer: str | None = None
+    trial: int = 0
+    tariff: Facts = Facts()
+
+
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class Answered(Profile):
-    """One record as the figures read it; what it does not have, or has in another type, is not known."""
+    """One record as the figures read it; of an object with a value of another type nothing is known."""
 
-    facts: Facts
-    score: float | None
+    extra: Extra
 
     @classmethod
     def of(cls, record: Mapping[str, Any]) -> Answered:
         """Return a record, plain JSON, as figures read it."""
-        extra = _object(record.get("packbench"))
         try:
-            facts = Facts.model_validate(extra.get(KEY, {}))
+            extra = Extra.model_validate(record.get("packbench"))
         except ValidationError:
-            facts = Facts()
-        known = {name: extra.get(name) for name in ("match_depth", "match_level", "valid", "score")}
+            extra = Extra()
         return cls(
             verdict="passed" if record.get("passed") is True else "failed",
-            depth=known["match_depth"] if type(known["match_depth"]) is int else None,
-            level=known["match_level"] if isinstance(known["match_level"], str) else None,
-            valid=known["valid"] if isinstance(known["valid"], bool) else None,
+            depth=extra.match_depth,
+            level=extra.match_level,
+            valid=extra.valid,
             expects_refusal=record.get("expected") == "refuse",
             refused=record.get("agent_decision") == "refuse",
-            score=known["score"] if isinstance(known["score"], float) else None,
-            facts=facts,
+            extra=extra,
         )
+
+    @property
+    def facts(self) -> Facts:
+        """What the pack keeps of the case and its answer."""
+        return self.extra.tariff
 
     @property
     def answers(self) -> bool:
@@ -244,7 +259,7 @@ SHARES = (
         "duty not known",
         "Answers whose duty can't be compared with that of the expected code, among the answers that can be read, to "
         "cases that expect one: the code is not a line of the schedule, one of two different rates is no percentage of "
-        "the value, or one of several articles, which share the value equally, has no code that matches it.",
+        "the value, or one of several articles, which share the value equally, has no code.",
         _DUTY,
         lambda each: each.answers and "duty_gap_usd" in each.facts.model_fields_set,
         lambda each: each.gap is None,
@@ -284,7 +299,7 @@ def answer_facts(judged: Judged) -> dict[str, Any]:
     known = None if given is None or right is None else duty_gap(given, right, edition)
     articles: list[dict[str, str | None]] = []
     if expected.articles and accepted:
-        articles = _articles(judged)
+        articles = [_article(pair.expected, pair.match.code or None) for pair in judged.pairs]
         # an article too many has no expected code to be compared with
         is_extra = any(match.level == EXTRA for match in judged.matches)
         known = None if is_extra else _mean_gap(articles, edition)
@@ -299,16 +314,6 @@ def answer_facts(judged: Judged) -> dict[str, Any]:
         "own_gates": gates,
         "disagreements": [name for name, said in gates.items() if said["target"] != said["scorer"]],
     }
-
-
-def _articles(judged: Judged) -> list[dict[str, str | None]]:
-    """Return the code for each article; where one is missing and one matches none, that one is taken for it."""
-    used = {pair.number for pair in judged.pairs if pair.match.points}
-    listed = [item.baseline.hts_code for item in judged.answer.dossier.articles]
-    others = [code for number, code in enumerate(listed) if number not in used]
-    missing = [pair for pair in judged.pairs if not pair.match.points]
-    taken = others[0] if len(others) == len(missing) == 1 else None
-    return [_article(pair.expected, pair.match.code if pair.match.points else taken) for pair in judged.pairs]
 
 
 def _mean_gap(articles: Sequence[Mapping[str, str | None]], edition: Edition | None) -> float | None:
@@ -458,21 +463,18 @@ class _Sums:
 
     def add(self, record: Mapping[str, Any]) -> None:
         """Add a record."""
-        each, extra = Answered.of(record), _object(record.get("packbench"))
+        each = Answered.of(record)
         cluster = each.facts.ruling or f"\n{record.get('test_id')}"
         for row in SHARES:
             if row is not _PAIRS and row.among(each):
                 self.shares[row.name][cluster, bool(row.counts(each))] += 1
-        self.scores += [each.score] if each.answers and each.score is not None else []
+        self.scores += [each.extra.score] if each.answers and each.extra.score is not None else []
         self.gaps += [each.gap] if each.gap is not None else []
         self.with_code += each.valid is not None
         if each.valid is False:
-            self.invalid.append(
-                (_text(record.get("test_id")), each.facts.code or _text(extra.get("answer")) or "no code")
-            )
+            self.invalid.append((_text(record.get("test_id")), each.facts.code or each.extra.answer or "no code"))
         if each.facts.pair:
-            trial = extra.get("trial")
-            halves = self.halves[each.facts.pair, trial if type(trial) is int else 0]
+            halves = self.halves[each.facts.pair, each.extra.trial]
             due, passed = bool(each.expects_refusal), bool(_PAIRS.counts(each))
             halves[due] = cluster, passed and halves.get(due, (cluster, True))[1]
 
@@ -538,10 +540,6 @@ def _figures_of(sums: _Sums, *, of: str, is_sample: bool) -> Iterator[Figure]:
             group=f"{_DUTY}{of}",
             headline=amount > 0,
         )
-
-
-def _object(value: object) -> Mapping[str, Any]:
-    return value if isinstance(value, dict) else {}
 
 
 def _text(value: object) -> str:
