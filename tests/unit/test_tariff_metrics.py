@@ -12,12 +12,14 @@ from pytest_packbench.model.pack import record_facts
 from pytest_packbench.model.result import UNREADABLE
 from pytest_packbench.model.suite import Gate
 from pytest_packbench.packs.tariff.edition import load_edition
-from pytest_packbench.packs.tariff.metrics import duty_gap, figures
+from pytest_packbench.packs.tariff.metrics import TariffMetrics, duty_gap
 from pytest_packbench.packs.tariff.pack import TariffPack
 from tests.unit.run_builders import case_result, changed, check_run, run
 from tests.unit.tariff_cases import Json, case, parse_step, result_of, rules, table
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from pytest_packbench.model.result import Result
     from pytest_packbench.model.suite import Figure
     from tests.conftest import ExpectedTexts
@@ -25,6 +27,7 @@ if TYPE_CHECKING:
 TABLE = table("tariff_metrics")
 CONFIG = rules(schedule="us_2026_revision_10", scored_code="baseline")
 PACK = TariffPack().for_suite(CONFIG)
+figures = TariffMetrics().figures
 
 
 def case_of(row: Json) -> Any:
@@ -67,6 +70,7 @@ def record_of(name: str, row: Json, *, backend: str = "openai", trial: int = 0) 
             "terms": [{"name": term.name} for term in score.terms],
             "match_depth": score.match_depth,
             "match_level": score.match_level,
+            "labels": facts.labels,
             **({} if facts.valid is None else {"valid": facts.valid}),
         },
     }
@@ -75,7 +79,7 @@ def record_of(name: str, row: Json, *, backend: str = "openai", trial: int = 0) 
 RECORDS = [record_of(name, row) for name, row in TABLE["rows"].items()]
 
 
-def lines_of(figures_of_run: list[Figure]) -> str:
+def lines_of(figures_of_run: Sequence[Figure]) -> str:
     lines = []
     for each in figures_of_run:
         value = f"{each.number} {each.unit}" if each.number is not None else f"{each.count} / {each.total}"
@@ -126,16 +130,28 @@ def test_what_is_not_known_counts_nowhere() -> None:
     text = lines_of(figures(TABLE["odd"]))
     assert "right to 10 digits: 0 / 2" in text
     assert "paid" not in text
-    assert "duty not known: 1 / 1" in text
+    assert "duty" not in text
     assert "! pairs:" not in text
     assert "own gates" not in text
 
 
-def test_every_confusion_of_chapters_is_a_figure() -> None:
-    codes = [f"{number:02d}01" for number in range(1, 98) if number not in {64, 77}]
-    records = [record_of(code, {"answer": {"code": code}}) for code in codes]
-    confused = [each.name for each in figures(records) if each.group == "confusion of chapters"]
-    assert confused == [f"64 taken for {code[:2]}" for code in codes]
+def test_each_answer_that_is_due_has_the_expected_chapter_and_its_own() -> None:
+    found = {record["test_id"].split(":")[-1]: record["packbench"]["labels"] for record in RECORDS}
+    due: dict[str, list[tuple[str, str | None]]] = {
+        "right": [("64", "64")],
+        "duty free, another chapter": [("64", "01")],
+        "no code": [("64", None)],
+        "refused by mistake": [("64", None)],
+        "can't be read": [("64", None)],
+        "two articles": [("64", "64"), ("42", "42")],
+        "two articles, one of another chapter": [("64", "64"), ("42", "01")],
+        "two articles, one left out": [("64", "64"), ("42", None)],
+        "two articles, refused": [("64", None), ("42", None)],
+        "two articles, unread": [("64", None), ("42", None)],
+    }
+    assert {name: found[name] for name in due} == {name: tuple(pairs) for name, pairs in due.items()}
+    assert found["any category"] is found["unread, refusal due"] is None
+    assert found["pair b, without it"] is None
 
 
 def test_the_duty_at_stake_comes_from_the_schedule() -> None:

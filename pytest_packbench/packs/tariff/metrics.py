@@ -1,28 +1,32 @@
 """The metrics of the field: what a record keeps for them, and the figures of a run, from its records in one pass.
 
-They are accuracy by digits, invalid and forbidden codes, refusals by category, pairs, duty at stake, the target's own
-gates against the scorer, and confusion of chapters. Answers of different models, and authored ones, are never added up.
+They are accuracy by digits, invalid and forbidden codes, refusals by category, pairs, duty at stake and the target's
+own gates against the scorer. Answers of different models, and authored ones, are never added up. The confusion of
+chapters is the package's, from `labels`.
 """
 
 from __future__ import annotations
 
 import math
-import re
-from collections import Counter
+from collections import Counter, defaultdict
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple, get_args
+
+from pydantic import BaseModel, ConfigDict, FiniteFloat, ValidationError
 
 from pytest_packbench.model.errors import pluralize
 from pytest_packbench.model.pack import Metrics
-from pytest_packbench.model.suite import AUTHORED, Figure, Panel
+from pytest_packbench.model.suite import AUTHORED, Figure, Panel, Profile
 from pytest_packbench.packs.tariff.citations import quotes_hold
 from pytest_packbench.packs.tariff.judged import DEPTHS, EXTRA
-from pytest_packbench.packs.tariff.model import FORBIDDEN_LEVEL, RefusalCategory
-from pytest_packbench.packs.tariff.notation import LEVELS, depth, digits, is_under
+from pytest_packbench.packs.tariff.model import FIELD_METRICS, RefusalCategory
+from pytest_packbench.packs.tariff.notation import LEVELS, chapter, depth, digits, is_under
 from pytest_packbench.packs.tariff.scoring import order_of, stated_order
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
+    from pytest_packbench.model.result import Labels
     from pytest_packbench.packs.tariff.edition import Edition
     from pytest_packbench.packs.tariff.judged import Judged
     from pytest_packbench.packs.tariff.model import ExpectedArticle, TariffCase, TariffExpected
@@ -36,121 +40,237 @@ _RULING = "ruling:"
 _PAIR = "pair_"
 OWN_GATES = ("citations", "order")
 """The gates of a target that the scorer checks."""
-_CHAPTER = re.compile(r"[0-9]{2}", re.ASCII)
-_CENTS = 100
 _DEPTH = "how deep the codes of answers agree"
 _ACCURACY, _REFUSALS, _DUTY = "codes", "refusals and pairs", f"duty at stake on goods worth {GOODS_VALUE:,} USD"
-_GATES, _CONFUSION = "the target's own gates", "confusion of chapters"
+_GATES = "the target's own gates"
 
 
-class _Kind(NamedTuple):
-    """A kind of figure: its name, its definition, what it is about, and whether a terminal shows it."""
+class Facts(BaseModel):
+    """What a record keeps under `packbench.tariff`, as far as figures read it (`case_facts`, `answer_facts`)."""
+
+    model_config = ConfigDict(frozen=True, strict=True)
+
+    ruling: str | None = None
+    pair: str | None = None
+    expected_category: str | None = None
+    category: str | None = None
+    code: str | None = None
+    duty_gap_usd: FiniteFloat | None = None
+    own_gates: dict[str, dict[str, bool]] = {}
+
+
+class Extra(BaseModel):
+    """What figures read of a record's `packbench` object."""
+
+    model_config = ConfigDict(frozen=True, strict=True)
+
+    match_depth: int | None = None
+    match_level: str | None = None
+    valid: bool | None = None
+    score: FiniteFloat | None = None
+    answer: str | None = None
+    trial: int = 0
+    tariff: Facts = Facts()
+
+
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
+class Answered(Profile):
+    """One record as the figures read it; of an object with a value of another type nothing is known."""
+
+    extra: Extra
+
+    @classmethod
+    def of(cls, record: Mapping[str, Any]) -> Answered:
+        """Return a record, plain JSON, as figures read it."""
+        try:
+            extra = Extra.model_validate(record.get("packbench"))
+        except ValidationError:
+            extra = Extra()
+        return cls(
+            verdict="passed" if record.get("passed") is True else "failed",
+            depth=extra.match_depth,
+            level=extra.match_level,
+            valid=extra.valid,
+            expects_refusal=record.get("expected") == "refuse",
+            refused=record.get("agent_decision") == "refuse",
+            extra=extra,
+        )
+
+    @property
+    def facts(self) -> Facts:
+        """What the pack keeps of the case and its answer."""
+        return self.extra.tariff
+
+    @property
+    def answers(self) -> bool:
+        """Whether an answer is due, and the target did not refuse; it may be one that can't be read."""
+        return self.answer_due and not self.refused
+
+    @property
+    def gap(self) -> float | None:
+        """The duty of an answer above or below that of the expected code, US dollars; None where it is not known."""
+        return self.facts.duty_gap_usd if self.answers else None
+
+
+class _Row(NamedTuple):
+    """A share: its name, definition and group, what it counts among what, and whether a terminal shows it."""
 
     name: str
     definition: str
     group: str
+    among: Callable[[Answered], object]
+    counts: Callable[[Answered], object]
     headline: bool = False
 
 
-_SHARES: Mapping[str, _Kind] = {
-    **{
-        f"accuracy_{level}": _Kind(
-            f"right to {level} digits",
-            f"Answers whose first {level} digits are those of an expected code, and in the schedule, among the cases "
-            "that expect an answer. An answer that is right to all digits that its case expects is right to more. A "
-            "refusal or an answer that can't be read counts as wrong.",
-            _ACCURACY,
-            headline=level in {6, 10},
-        )
-        for level in LEVELS
-    },
-    "wrong_codes": _Kind(
+def _of_gate(metric: str, name: str, group: str, definition: str, *, headline: bool = True) -> _Row:
+    """Return the share that a gate bounds by another name."""
+    gate = FIELD_METRICS[metric]
+    return _Row(name, definition, group, gate.among, lambda each: gate.counts(each, 1), headline)
+
+
+def _right_to(level: int) -> _Row:
+    return _of_gate(
+        f"accuracy_{level}",
+        f"right to {level} digits",
+        _ACCURACY,
+        f"Answers whose first {level} digits are those of an expected code, and in the schedule, among the cases "
+        "that expect an answer. An answer that is right to all digits that its case expects is right to more. A "
+        "refusal or an answer that can't be read counts as wrong.",
+        headline=level in {6, 10},
+    )
+
+
+def _agrees_to(level: int, name: str) -> _Row:
+    return _Row(
+        f"agrees to {name}" if level else "agrees not even to the chapter",
+        f"Answers whose code is right to {f'{level} digits and no further' if level else 'no digit'}, among the "
+        "answers to cases that expect one; the least of several articles counts.",
+        _DEPTH,
+        lambda each: each.answers and each.depth is not None,
+        lambda each: each.depth == level,
+    )
+
+
+def _in_category(category: str) -> tuple[_Row, _Row]:
+    return (
+        _Row(
+            f"precision: {category}",
+            "Refusals in a category that the case expects, among the refusals in this category.",
+            _REFUSALS,
+            lambda each: each.refused and each.facts.category == category,
+            lambda each: each.expects_refusal and each.facts.expected_category in {None, category},
+        ),
+        _Row(
+            f"recall: {category}",
+            "Refusals in this category, among the cases that expect it.",
+            _REFUSALS,
+            lambda each: each.expects_refusal and each.facts.expected_category == category,
+            lambda each: each.refused and each.facts.category == category,
+        ),
+    )
+
+
+def _against_scorer(gate: str, verdict: str, other: str) -> _Row:
+    said, computed = ("target", "scorer") if verdict == "passed" else ("scorer", "target")
+    return _Row(
+        f"{gate}: the gate {verdict}, the scorer {other}",
+        f"Answers whose {gate} the target's own gate {verdict} and the scorer {other}, among those judged by both.",
+        _GATES,
+        lambda each: each.facts.own_gates.get(gate, {}).keys() >= {said, computed},
+        lambda each: each.facts.own_gates[gate][said] and not each.facts.own_gates[gate][computed],
+    )
+
+
+_PAIRS = _Row(
+    "pairs",
+    "Pairs of which both halves pass: the same goods without the fact that decides, which are refused, and with "
+    "it, which are classified. Pairs with a half that was not judged are left out.",
+    _REFUSALS,
+    lambda each: each.facts.pair,
+    # a pair is counted where both halves are known
+    lambda each: each.verdict == "passed",
+    headline=True,
+)
+SHARES = (
+    *map(_right_to, LEVELS),
+    _Row(
         "wrong code",
         "Answers that are not right to all digits that their case expects, among the cases that expect an answer. A "
         "refusal is none; an answer that can't be read is one.",
         _ACCURACY,
+        lambda each: each.answer_due,
+        lambda each: not each.refused and (each.depth or 0) < LEVELS[-1],
         headline=True,
     ),
-    "refused_unduly": _Kind(
+    _Row(
         "refused, undue",
         "Refusals, among the cases that expect an answer: no code is given, and none is wrong.",
         _ACCURACY,
+        lambda each: each.answer_due,
+        lambda each: each.refused,
         headline=True,
     ),
-    **{
-        f"agreement_{level}": _Kind(
-            f"agrees to {name}" if level else "agrees not even to the chapter",
-            f"Answers whose code is right to {f'{level} digits and no further' if level else 'no digit'}, among the "
-            "answers to cases that expect one; the least of several articles counts.",
-            _DEPTH,
-        )
-        for level, name in DEPTHS.items()
-    },
-    "invalid_codes": _Kind(
+    *(_agrees_to(level, name) for level, name in DEPTHS.items()),
+    _of_gate(
+        "invalid_code_rate",
         "invalid codes",
+        _ACCURACY,
         "Answers with a code that is not in the schedule, among all answers with a code: also those about several "
         "articles, and those that contradict themselves. A text that is no code is an answer that can't be read.",
-        _ACCURACY,
-        headline=True,
     ),
-    "forbidden_codes": _Kind(
+    _of_gate(
+        "forbidden_code_rate",
         "forbidden codes",
+        _ACCURACY,
         "Answers with a code that the case forbids, among the answers with a code to cases that expect one: also those "
         "about several articles, and those that contradict themselves.",
-        _ACCURACY,
-        headline=True,
     ),
-    "refusal_precision": _Kind(
-        "precision of refusals", "Refusals that the case expects, among all refusals; in any category.", _REFUSALS
+    _of_gate(
+        "refusal_precision",
+        "precision of refusals",
+        _REFUSALS,
+        "Refusals that the case expects, among all refusals; in any category.",
+        headline=False,
     ),
-    "refusal_recall": _Kind(
+    _of_gate(
+        "refusal_recall",
         "recall of refusals",
+        _REFUSALS,
         "Refusals, among the cases that expect one; in any category.",
-        _REFUSALS,
-        headline=True,
     ),
-    **{
-        f"refusal_{kind}_{category}": _Kind(f"{kind}: {category}", definition, _REFUSALS)
-        for category in CATEGORIES
-        for kind, definition in (
-            ("precision", "Refusals in a category that the case expects, among the refusals in this category."),
-            ("recall", "Refusals in this category, among the cases that expect it."),
-        )
-    },
-    "pairs": _Kind(
-        "pairs",
-        "Pairs of which both halves pass: the same goods without the fact that decides, which are refused, and with "
-        "it, which are classified. Pairs with a half that was not judged are left out.",
-        _REFUSALS,
-        headline=True,
+    *(row for category in CATEGORIES for row in _in_category(category)),
+    _PAIRS,
+    _Row(
+        "overpaid",
+        "Answers whose code has a higher duty than the expected one, among those of known duty.",
+        _DUTY,
+        lambda each: each.gap is not None,
+        lambda each: (each.gap or 0) > 0,
     ),
-    "duty_overpaid": _Kind(
-        "overpaid", "Answers whose code has a higher duty than the expected one, among those of known duty.", _DUTY
+    _Row(
+        "underpaid",
+        "Answers whose code has a lower duty than the expected one, among those of known duty.",
+        _DUTY,
+        lambda each: each.gap is not None,
+        lambda each: (each.gap or 0) < 0,
     ),
-    "duty_underpaid": _Kind(
-        "underpaid", "Answers whose code has a lower duty than the expected one, among those of known duty.", _DUTY
-    ),
-    "duty_not_known": _Kind(
+    _Row(
         "duty not known",
         "Answers whose duty can't be compared with that of the expected code, among the answers that can be read, to "
         "cases that expect one: the code is not a line of the schedule, one of two different rates is no percentage of "
-        "the value, or one of several articles, which share the value equally, has no code that matches it.",
+        "the value, or one of several articles, which share the value equally, has no code.",
         _DUTY,
+        lambda each: each.answers and "duty_gap_usd" in each.facts.model_fields_set,
+        lambda each: each.gap is None,
     ),
-    **{
-        f"{gate}_{verdict}_wrongly": _Kind(
-            f"{gate}: the gate {verdict}, the scorer {other}",
-            f"Answers whose {gate} the target's own gate {verdict} and the scorer {other}, among those judged by both.",
-            _GATES,
-        )
+    *(
+        _against_scorer(gate, *verdicts)
         for gate in OWN_GATES
-        for verdict, other in (("passed", "failed"), ("failed", "passed"))
-    },
-}
-_AMOUNTS = {
-    True: ("overpaid per case", "duty_overpaid", "The duty of wrong codes above that of the expected ones"),
-    False: ("underpaid per case", "duty_underpaid", "The duty of wrong codes below that of the expected ones"),
-}
+        for verdicts in (("passed", "failed"), ("failed", "passed"))
+    ),
+)
+"""The shares of a run's answers, in the order in which they are shown."""
 
 
 def case_facts(case: TariffCase) -> dict[str, Any]:
@@ -179,7 +299,7 @@ def answer_facts(judged: Judged) -> dict[str, Any]:
     known = None if given is None or right is None else duty_gap(given, right, edition)
     articles: list[dict[str, str | None]] = []
     if expected.articles and accepted:
-        articles = _articles(judged)
+        articles = [_article(pair.expected, pair.match.code or None) for pair in judged.pairs]
         # an article too many has no expected code to be compared with
         is_extra = any(match.level == EXTRA for match in judged.matches)
         known = None if is_extra else _mean_gap(articles, edition)
@@ -194,16 +314,6 @@ def answer_facts(judged: Judged) -> dict[str, Any]:
         "own_gates": gates,
         "disagreements": [name for name, said in gates.items() if said["target"] != said["scorer"]],
     }
-
-
-def _articles(judged: Judged) -> list[dict[str, str | None]]:
-    """Return the code for each article; where one is missing and one matches none, that one is taken for it."""
-    used = {pair.number for pair in judged.pairs if pair.match.points}
-    listed = [item.baseline.hts_code for item in judged.answer.dossier.articles]
-    others = [code for number, code in enumerate(listed) if number not in used]
-    missing = [pair for pair in judged.pairs if not pair.match.points]
-    taken = others[0] if len(others) == len(missing) == 1 else None
-    return [_article(pair.expected, pair.match.code if pair.match.points else taken) for pair in judged.pairs]
 
 
 def _mean_gap(articles: Sequence[Mapping[str, str | None]], edition: Edition | None) -> float | None:
@@ -279,160 +389,62 @@ def own_gates(judged: Judged) -> dict[str, dict[str, bool]]:
     }
 
 
-def figures(records: Iterable[Mapping[str, Any]]) -> list[Figure]:
-    """Return the figures of a run.
+def labels(case: TariffCase, facts: Mapping[str, Any]) -> Labels | None:
+    """Return the expected chapter and that of the answer; each of several articles counts for itself.
 
     Args:
-        records: its wire records as plain JSON; iterated once.
+        case: the case.
+        facts: what the record keeps of it, and of its answer if that can be read.
 
     Returns:
-        The figures of each model, and those of the authored answers, which have no interval. What no record knows of
-        is left out, so that a figure of 0 was measured.
+        The pairs, without a given chapter for a refusal or no code; None where the case expects a refusal.
     """
-    return [
-        figure
-        for who, of, sums in _answerers(records)
-        for figure in _figures_of(sums, of=of, is_sample=who.backend != AUTHORED)
-    ]
-
-
-def panels(records: Iterable[Mapping[str, Any]]) -> list[Panel]:
-    """Return the confusion of chapters and the invalid codes of a run, for each model and for the authored answers.
-
-    Args:
-        records: its wire records as plain JSON; iterated once.
-    """
-    return [panel for _, of, sums in _answerers(records) for panel in _panels_of(sums, of)]
+    if not case.expected.expected_accept:
+        return None
+    parts = facts.get("articles") or [{"expected_code": _nearest(case.expected, None), **facts}]
+    pairs = ((part["expected_code"], part.get("code")) for part in parts if part["expected_code"])
+    return tuple((chapter(expected), chapter(given) if given else None) for expected, given in pairs) or None
 
 
 class TariffMetrics(Metrics):
-    """What the reports of a run show of tariff answers."""
+    """What the reports of a run show of tariff answers, for each model and for the authored ones."""
 
+    label = "chapter"
     depths = LEVELS
 
     def figures(self, records: Iterable[Mapping[str, Any]]) -> Sequence[Figure]:
-        """Return the metrics of the field; see `figures`."""
-        return figures(records)
+        """Return the figures of a run; authored answers have no interval.
+
+        What no record knows of is left out, so that a figure of 0 was measured.
+
+        Args:
+            records: its wire records as plain JSON; iterated once.
+        """
+        return [
+            figure
+            for backend, of, sums in _answerers(records)
+            for figure in _figures_of(sums, of=of, is_sample=backend != AUTHORED)
+        ]
 
     def panels(self, records: Iterable[Mapping[str, Any]], figures: Sequence[Figure]) -> Sequence[Panel]:
-        """Return the confusion of chapters and the invalid codes; see `panels`."""
+        """Return the invalid codes of a run, each with its case.
+
+        Args:
+            records: its wire records as plain JSON; iterated once.
+            figures: those of the run.
+        """
         del figures
-        return panels(records)
-
-
-class _Answerer(NamedTuple):
-    """Whose answers are counted together."""
-
-    backend: str
-    model: str
-
-
-def _answerers(records: Iterable[Mapping[str, Any]]) -> Iterator[tuple[_Answerer, str, _Sums]]:
-    """Yield the sums of each answerer, with what the titles of its figures end with beside those of others."""
-    answers: dict[_Answerer, _Sums] = {}
-    for record in records:
-        backend = _text(record.get("llm_backend"))
-        # whoever wrote them, authored answers are counted together
-        who = _Answerer(backend, "" if backend == AUTHORED else _text(record.get("llm_model")))
-        answers.setdefault(who, _Sums()).add(record)
-    for who, sums in sorted(answers.items(), key=lambda item: item[0]):
-        yield who, f": {' / '.join(filter(None, who)) or 'not known'}" if len(answers) > 1 else "", sums
-
-
-def _panels_of(sums: _Sums, of: str) -> Iterator[Panel]:
-    confusion = sums.confusion
-    total = confusion.total()
-    wrong = {pair for pair in confusion if pair[0] != pair[1]}
-    if total:
-        shown = sorted({expected for expected, _ in wrong})
-        # a column that is 0 in each row says nothing
-        given = {given for expected, given in confusion if expected in shown}
-        named = sorted(given, key=lambda name: (not name.isdigit(), name))
-        # an answer may be due several articles
-        due = pluralize(sums.due, "answer")
-        counted = f"{total} articles due in {due}" if total != sums.due else f"{due} due in a chapter"
-        right = sum(count for (expected, given), count in confusion.items() if expected == given)
-        yield Panel(
-            title=f"Confusion by chapter{of}",
-            intro=f"{right} of {counted} are in the expected {'chapter' if total != sums.due else 'one'}"
-            + ("; only chapters with another answer are shown." if wrong else "."),
-            head=("expected", *named) if wrong else (),
-            rows=tuple((expected, *(confusion[expected, given] for given in named)) for expected in shown),
-            matrix=True,
-        )
-    if with_code := sum(size for _, size in sums.shares("invalid_codes")):
-        yield Panel(
-            title=f"Invalid codes{of}",
-            intro=f"{len(sums.invalid)} of {pluralize(with_code, 'answer')} with a code have one that is not in the "
-            "schedule.",
-            head=("case", "code"),
-            rows=tuple(sorted(sums.invalid)),
-        )
-
-
-def _figures_of(sums: _Sums, *, of: str, is_sample: bool) -> Iterator[Figure]:
-    from pytest_packbench import rate_interval
-
-    for name, kind in _SHARES.items():
-        clusters = list(sums.shares(name))
-        count, total = sum(part for part, _ in clusters), sum(size for _, size in clusters)
-        if not total:
-            continue
-        # that a target judges itself wrongly is news, that it does not is none
-        headline = kind.headline or (kind.group == _GATES and count > 0)
-        interval = rate_interval(count, total, clusters, clustered_by="ruling") if is_sample else None
-        yield Figure(
-            name=kind.name,
-            definition=kind.definition,
-            count=count,
-            total=total,
-            interval=interval,
-            group=f"{kind.group}{of}",
-            headline=headline,
-            note=sums.note(name, total),
-        )
-    if sums.scores:
-        yield Figure(
-            name="mean score of answers",
-            definition="The mean score of the answers to cases that expect one, refusals left out.",
-            number=round(math.fsum(sums.scores) / len(sums.scores), 3),
-            note=f"over {pluralize(len(sums.scores), 'answer')}",
-            group=f"{_ACCURACY}{of}",
-            headline=True,
-        )
-    yield from _amounts(sums, of)
-    yield from _confusions(sums.confusion, of)
-
-
-def _amounts(sums: _Sums, of: str) -> Iterator[Figure]:
-    for is_over, (name, share, definition) in _AMOUNTS.items():
-        known = sum(size for _, size in sums.shares(share))
-        if known:
-            yield Figure(
-                name=name,
-                definition=f"{definition}, on goods worth {GOODS_VALUE:,} USD in each case, by the general rates of "
-                "the schedule: the sum over all answers of known duty, divided by their number.",
-                number=round(sums.cents[is_over] / known / _CENTS, 2),
-                unit="USD",
-                note=f"over {pluralize(known, 'answer')}",
-                group=f"{_DUTY}{of}",
-                headline=sums.cents[is_over] > 0,
+        return [
+            Panel(
+                title=f"Invalid codes{of}",
+                intro=f"{len(sums.invalid)} of {pluralize(sums.with_code, 'answer')} with a code have one that is not "
+                "in the schedule.",
+                head=("case", "code"),
+                rows=tuple(sorted(sums.invalid)),
             )
-
-
-def _confusions(confusion: Counter[tuple[str, str]], of: str) -> Iterator[Figure]:
-    totals: Counter[str] = Counter()
-    for (expected, _), count in confusion.items():
-        totals[expected] += count
-    wrong = [(pair, count) for pair, count in confusion.items() if pair[0] != pair[1]]
-    for (expected, given), count in sorted(wrong, key=lambda each: (-each[1], each[0])):
-        yield Figure(
-            name=f"{expected} taken for {given}" if given.isdigit() else f"{expected}: {given}",
-            definition=f"Among the answers due in chapter {expected}; each of several articles counts for itself.",
-            count=count,
-            total=totals[expected],
-            group=f"{_CONFUSION}{of}",
-        )
+            for _, of, sums in _answerers(records)
+            if sums.with_code
+        ]
 
 
 class _Sums:
@@ -442,134 +454,93 @@ class _Sums:
     """
 
     def __init__(self) -> None:
-        self.clusters: dict[str, Counter[tuple[str, bool]]] = {}
-        self.cents: Counter[bool] = Counter()
+        self.shares: dict[str, Counter[tuple[str, bool]]] = defaultdict(Counter)
         self.scores: list[float] = []
-        self.confusion: Counter[tuple[str, str]] = Counter()
-        self.due = 0
+        self.gaps: list[float] = []
         self.invalid: list[tuple[str, str]] = []
-        self.halves: dict[tuple[str, int], dict[bool, bool]] = {}
-        self._cluster_of_pair: dict[str, str] = {}
+        self.with_code = 0
+        self.halves: dict[tuple[str, int], dict[bool, tuple[str, bool]]] = defaultdict(dict)
 
     def add(self, record: Mapping[str, Any]) -> None:
-        """Add a record; what it does not have, or has in another type, is not known and counts nowhere."""
-        extra = _object(record.get("packbench"))
-        facts = _object(extra.get(KEY))
-        cluster = _text(facts.get("ruling")) or f"\n{record.get('test_id')}"
-        due, refused = record.get("expected") == "refuse", record.get("agent_decision") == "refuse"
-        hits = [*_refusals(facts, due=due, refused=refused), *_own_gates(facts)]
-        if isinstance(extra.get("valid"), bool):
-            hits.append(("invalid_codes", not extra["valid"]))
-            if not extra["valid"]:
-                answer = _text(facts.get("code")) or _text(extra.get("answer")) or "no code"
-                self.invalid.append((_text(record.get("test_id")), answer))
-        if not due:
-            hits += _codes(extra, refused=refused)
-            chapters = list(_chapters(extra, facts, refused=refused))
-            self.confusion.update(chapters)
-            self.due += bool(chapters)
-        if not due and not refused:
-            hits += self._duty(facts)
-            self.scores += [extra["score"]] if isinstance(extra.get("score"), float) else []
-        sums = self.clusters.setdefault(cluster, Counter())
-        sums.update((name, bool(hit)) for name, hit in hits)
-        if pair := _text(facts.get("pair")):
-            self._cluster_of_pair[pair] = cluster
-            halves = self.halves.setdefault((pair, _count(extra.get("trial"))), {})
-            halves[due] = halves.get(due, True) and record.get("passed") is True
+        """Add a record."""
+        each = Answered.of(record)
+        cluster = each.facts.ruling or f"\n{record.get('test_id')}"
+        for row in SHARES:
+            if row is not _PAIRS and row.among(each):
+                self.shares[row.name][cluster, bool(row.counts(each))] += 1
+        self.scores += [each.extra.score] if each.answers and each.extra.score is not None else []
+        self.gaps += [each.gap] if each.gap is not None else []
+        self.with_code += each.valid is not None
+        if each.valid is False:
+            self.invalid.append((_text(record.get("test_id")), each.facts.code or each.extra.answer or "no code"))
+        if each.facts.pair:
+            halves = self.halves[each.facts.pair, each.extra.trial]
+            due, passed = bool(each.expects_refusal), bool(_PAIRS.counts(each))
+            halves[due] = cluster, passed and halves.get(due, (cluster, True))[1]
 
-    def _duty(self, facts: Mapping[str, Any]) -> Iterator[tuple[str, bool]]:
-        if "duty_gap_usd" not in facts:
-            return
-        gap = facts["duty_gap_usd"]
-        is_known = isinstance(gap, int | float) and not isinstance(gap, bool) and math.isfinite(gap)
-        yield "duty_not_known", not is_known
-        if is_known:
-            cents = round(float(gap) * _CENTS)
-            self.cents[cents > 0] += abs(cents)
-            yield "duty_overpaid", cents > 0
-            yield "duty_underpaid", cents < 0
-
-    def pairs(self) -> Iterator[tuple[str, bool]]:
-        """Yield the cluster of each complete pair, and whether both of its halves are right."""
-        for (pair, _), halves in self.halves.items():
-            if len(halves) == len((True, False)):
-                yield self._cluster_of_pair[pair], all(halves.values())
-
-    def note(self, name: str, total: int) -> str:
-        """Return how many pairs a share lacks; empty for one that lacks none, and for other shares."""
-        halves = len(self.halves) - total if name == "pairs" else 0
-        return f"{total} judged, {halves} not judged" if halves else ""
-
-    def shares(self, name: str) -> Iterator[tuple[int, int]]:
-        """Yield count and total of each cluster."""
-        if name == "pairs":
-            by_cluster: dict[str, list[bool]] = {}
-            for cluster, right in self.pairs():
-                by_cluster.setdefault(cluster, []).append(right)
-            yield from ((sum(rights), len(rights)) for rights in by_cluster.values())
-            return
-        for sums in self.clusters.values():
-            count, others = sums[name, True], sums[name, False]
-            if count + others:
-                yield count, count + others
+    def clusters(self, row: _Row) -> list[tuple[int, int]]:
+        """Return count and total of each cluster."""
+        found = self.shares[row.name]
+        if row is _PAIRS:
+            both = [halves for halves in self.halves.values() if len(halves) == len((True, False))]
+            found = Counter((halves[True][0], halves[True][1] and halves[False][1]) for halves in both)
+        names = dict.fromkeys(cluster for cluster, _ in found)
+        return [(found[name, True], found[name, True] + found[name, False]) for name in names]
 
 
-def _chapters(extra: Mapping[str, Any], facts: Mapping[str, Any], *, refused: bool) -> Iterator[tuple[str, str]]:
-    """Yield the expected chapter and that of the answer; each of several articles counts for itself."""
-    listed = facts.get("articles")
-    for part in map(_object, listed if isinstance(listed, list) and listed else [facts]):
-        expected = _chapter(part.get("expected_code"))
-        expected = expected or _chapter(_object(extra.get("facets")).get("chapter"))
-        if expected:
-            yield expected, "a refusal" if refused else _chapter(part.get("code")) or "no code"
+def _answerers(records: Iterable[Mapping[str, Any]]) -> Iterator[tuple[str, str, _Sums]]:
+    """Yield the sums of each answerer, with its backend, and what titles end with beside those of others."""
+    answers: dict[tuple[str, str], _Sums] = defaultdict(_Sums)
+    for record in records:
+        backend = _text(record.get("llm_backend"))
+        # whoever wrote them, authored answers are counted together
+        answers[backend, "" if backend == AUTHORED else _text(record.get("llm_model"))].add(record)
+    for who, sums in sorted(answers.items(), key=lambda item: item[0]):
+        yield who[0], f": {' / '.join(filter(None, who)) or 'not known'}" if len(answers) > 1 else "", sums
 
 
-def _codes(extra: Mapping[str, Any], *, refused: bool) -> Iterator[tuple[str, bool]]:
-    agreed = _count(extra.get("match_depth"))
-    yield from ((f"accuracy_{level}", not refused and agreed >= level) for level in LEVELS)
-    yield "refused_unduly", refused
-    yield "wrong_codes", not refused and agreed < LEVELS[-1]
-    if not refused and type(extra.get("match_depth")) is int:
-        yield from ((f"agreement_{level}", agreed == level) for level in DEPTHS)
-    if not refused and isinstance(extra.get("valid"), bool):
-        terms = extra.get("terms")
-        names = [_object(term).get("name") for term in terms] if isinstance(terms, list) else []
-        yield "forbidden_codes", FORBIDDEN_LEVEL in names
+def _figures_of(sums: _Sums, *, of: str, is_sample: bool) -> Iterator[Figure]:
+    from pytest_packbench import rate_interval
 
-
-def _refusals(facts: Mapping[str, Any], *, due: bool, refused: bool) -> Iterator[tuple[str, bool]]:
-    expected, given = facts.get("expected_category"), facts.get("category")
-    if due:
-        yield "refusal_recall", refused
-        if expected in CATEGORIES:
-            yield f"refusal_recall_{expected}", refused and given == expected
-    if refused:
-        yield "refusal_precision", due
-        if given in CATEGORIES:
-            yield f"refusal_precision_{given}", due and expected in {None, given}
-
-
-def _own_gates(facts: Mapping[str, Any]) -> Iterator[tuple[str, bool]]:
-    for name in OWN_GATES:
-        said = _object(_object(facts.get("own_gates")).get(name))
-        if isinstance(said.get("target"), bool) and isinstance(said.get("scorer"), bool):
-            yield f"{name}_passed_wrongly", said["target"] and not said["scorer"]
-            yield f"{name}_failed_wrongly", said["scorer"] and not said["target"]
-
-
-def _object(value: object) -> Mapping[str, Any]:
-    return value if isinstance(value, dict) else {}
+    for row in SHARES:
+        clusters = sums.clusters(row)
+        count, total = sum(part for part, _ in clusters), sum(size for _, size in clusters)
+        missing = len(sums.halves) - total if row is _PAIRS else 0
+        if total:
+            yield Figure(
+                name=row.name,
+                definition=row.definition,
+                count=count,
+                total=total,
+                interval=rate_interval(count, total, clusters, clustered_by="ruling") if is_sample else None,
+                group=f"{row.group}{of}",
+                # that a target judges itself wrongly is news, that it does not is none
+                headline=row.headline or (row.group == _GATES and count > 0),
+                note=f"{total} judged, {missing} not judged" if missing else "",
+            )
+    if sums.scores:
+        yield Figure(
+            name="mean score of answers",
+            definition="The mean score of the answers to cases that expect one, refusals left out.",
+            number=round(math.fsum(sums.scores) / len(sums.scores), 3),
+            note=f"over {pluralize(len(sums.scores), 'answer')}",
+            group=f"{_ACCURACY}{of}",
+            headline=True,
+        )
+    for name, sign, side in (("overpaid", 1, "above"), ("underpaid", -1, "below")) if sums.gaps else ():
+        amount = math.fsum(gap * sign for gap in sums.gaps if gap * sign > 0)
+        yield Figure(
+            name=f"{name} per case",
+            definition=f"The duty of wrong codes {side} that of the expected ones, on goods worth {GOODS_VALUE:,} USD "
+            "in each case, by the general rates of the schedule: the sum over all answers of known duty, divided by "
+            "their number.",
+            number=round(amount / len(sums.gaps), 2),
+            unit="USD",
+            note=f"over {pluralize(len(sums.gaps), 'answer')}",
+            group=f"{_DUTY}{of}",
+            headline=amount > 0,
+        )
 
 
 def _text(value: object) -> str:
     return value if isinstance(value, str) else ""
-
-
-def _count(value: object) -> int:
-    return value if type(value) is int and value > 0 else 0
-
-
-def _chapter(value: object) -> str:
-    match = _CHAPTER.match(_text(value))
-    return match[0] if match else ""

@@ -68,13 +68,15 @@ class TariffPack(Pack):
         """Describe case and answer: what the figures of a run need, and codes, rates and savings for a failing case."""
         known = metrics.case_facts(case)
         if answer is None:
-            return RecordFacts(extra={metrics.KEY: known})
+            return RecordFacts(extra={metrics.KEY: known}, labels=metrics.labels(case, known))
         judged = Judged.of(case, answer, self.rules or TariffSuiteConfig(pack=self.name))
+        known |= metrics.answer_facts(judged)
         is_unsafe = not answer.refused and any(term.name in scoring.UNSAFE_TERMS for term in terms)
         return RecordFacts(
             agent_decision="comply_unsafe" if is_unsafe else None,
             valid=metrics.is_valid(judged),
-            extra={metrics.KEY: known | metrics.answer_facts(judged)},
+            extra={metrics.KEY: known},
+            labels=metrics.labels(case, known),
             compared=_compared(judged),
         )
 
