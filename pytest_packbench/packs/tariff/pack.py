@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from pydantic import ValidationError
 
 from pytest_packbench.model.errors import pluralize, validation_problems
-from pytest_packbench.model.pack import Comparison, LintOption, Pack, RecordFacts
+from pytest_packbench.model.pack import Comparison, Pack, RecordFacts
 from pytest_packbench.model.request import VerifyRequest
 from pytest_packbench.model.result import Breakdown, Firing, Outcome, ResultError
 from pytest_packbench.packs import read_starter
@@ -58,7 +58,6 @@ class TariffPack(Pack):
     case_model = TariffCase
     answer_model: type[TariffAnswer] = TariffAnswer
     suite_model = TariffSuiteConfig
-    lint_options = (LintOption(name="hts", help="the file of the tariff schedule, to check codes and duty rates"),)
     own_lint_rules = frozenset(
         {
             # notes, tags and texts as the bundled suite has them
@@ -217,12 +216,15 @@ class TariffPack(Pack):
         return [(("allowed_hts" if passes else "preferred_hts",), code)]
 
     def lint(
-        self, cases: Sequence[FiledCase], rules: TariffSuiteConfig, options: Mapping[str, Path]
-    ) -> Iterator[Finding]:
+        self,
+        cases: Sequence[FiledCase],
+        rules: TariffSuiteConfig,
+        options: Mapping[str, Path],  # noqa: ARG002 - the signature of all packs
+    ) -> Iterable[Finding]:
         """Return the findings of the lint rules; see `lint.lint`."""
         from pytest_packbench.packs.tariff import lint  # needed by `packbench lint` only
 
-        return lint.lint(cases, rules, options)
+        return lint.lint(cases, rules)
 
     def importers(self) -> tuple[Importer, ...]:
         """Return the importer of suites of the original harness."""
