@@ -198,7 +198,7 @@ def test_folders_and_options(
     repository(
         Path("odd"),
         {
-            "tariff/cases/category.json": case_of("a", "A scarf.", answer={"expected_refusal_category": 5}),
+            "tariff/cases/category.json": case_of("a", "A scarf.", answer={**REFUSED, "expected_refusal_category": 5}),
             "tariff/cases/kept.json": case_of("b", "A shawl.", **kept),
         },
     )

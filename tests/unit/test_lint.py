@@ -23,7 +23,7 @@ from pytest_packbench.testing import case, write_suite
 from tests.unit.small_tariff_suite import GARLIC, REPORT, SmallSuite, small_suite
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterable, Mapping
 
     from pytest_packbench.model.authoring import Finding
     from pytest_packbench.model.suite import Suite
@@ -160,7 +160,7 @@ class OtherPack(TariffPack):
     name = "other"
     lint_options = (LintOption(name="other-data", help="for the test"),)
 
-    def lint(self, cases: Any, rules: Any, options: Mapping[str, Path]) -> Iterator[Finding]:
+    def lint(self, cases: Any, rules: Any, options: Mapping[str, Path]) -> Iterable[Finding]:
         for path in options.values():
             if not path.read_text("utf-8").startswith("data"):
                 raise ValueError(f"{path}: not the data; expected another file")
