@@ -57,6 +57,9 @@ UNLISTED = (
     ("must_not_hts", 0, "8503.00.20", ""),
     ("must_not_hts", 1, "6404.13", "only 6404 is"),
     ("must_not_hts", 0, "9802", ""),
+    # a line without suffixes
+    ("must_not_hts", 0, "9101.11.4000", ""),
+    ("must_not_hts", 1, "9101.11.4010", "only 9101.11.40 is"),
 )
 
 
