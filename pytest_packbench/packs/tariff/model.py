@@ -50,6 +50,13 @@ def _refused(flaws: Iterable[Flaw]) -> ValidationError:
     return ValidationError.from_exception_data("tariff", details)
 
 
+def _not_blank(value: str) -> str:
+    # not a pattern, which refuses half of a surrogate pair
+    if not value.strip():
+        raise ValueError(value)
+    return value
+
+
 def _rule(value: str) -> str:
     plain = re.sub(r"[^a-z0-9_]", "", value.lower()).removeprefix("gri").strip("_")
     if plain not in get_args(Rule):
@@ -131,7 +138,12 @@ class Options(StrictModel):
 class TariffInput(StrictModel):
     """The verify request of a tariff case: the goods as an importer describes them."""
 
-    input: Annotated[str, StringConstraints(pattern=r"\S"), Expected("a description of the goods")]
+    input: Annotated[
+        str,
+        AfterValidator(_not_blank),
+        Expected("a description of the goods"),
+        Field(json_schema_extra={"pattern": r"\S"}),
+    ]
     options: Options = Options()
     evidence: ListOf[Evidence] = ()
 
