@@ -19,7 +19,7 @@ import pytest
 from pytest_packbench.api import load_suite
 from pytest_packbench.cases.lint import lint
 from pytest_packbench.packs.tariff.checks import CHECKS
-from pytest_packbench.packs.tariff.model import RefusalCategory, TariffCase
+from pytest_packbench.packs.tariff.model import RefusalCategory, TariffCase, TariffSuiteConfig
 from pytest_packbench.packs.tariff.notation import digits, is_under
 from pytest_packbench.packs.tariff.pack import TariffPack
 from pytest_packbench.packs.tariff.scoring import UNSAFE_TERMS
@@ -195,15 +195,10 @@ def test_no_two_cassettes_share_most_of_their_text() -> None:
     assert (shares["text", "numbers"], shares["text", "half"] > MAX_SHARED) == (1.0, True)
 
 
-SCHEDULE = Path(__file__).parents[2].parent / "shared" / "data" / "tariff" / "hts_2026_rev10.tsv.gz"
-
-
-@pytest.mark.parametrize("schedule", [None, SCHEDULE], ids=["suite", "suite and schedule"])
-def test_lint_finds_nothing(schedule: Path | None) -> None:
-    if schedule is not None and not schedule.is_file():
-        pytest.skip("the tariff schedule of ../shared is not here")
-    options = {} if schedule is None else {"hts": schedule}
-    assert list(map(str, lint(load_suite(SUITE), TariffPack(), options))) == []
+def test_lint_finds_nothing() -> None:
+    suite = load_suite(SUITE)
+    assert isinstance(suite.config, TariffSuiteConfig)
+    assert list(map(str, lint(suite, TariffPack().for_suite(suite.config), {}))) == []
 
 
 # kinds that no case needs: allowed codes can't pass, `no_savings_expected` forbids more than levers, a saving has a least and no range

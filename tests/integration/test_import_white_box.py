@@ -198,7 +198,8 @@ def test_folders_and_options(
     repository(
         Path("odd"),
         {
-            "tariff/cases/category.json": case_of("a", "A scarf.", answer={"expected_refusal_category": 5}),
+            "tariff/cases/category.json": case_of("a", "A scarf.", answer={**REFUSED, "expected_refusal_category": 5}),
+            "tariff/cases/list.json": [case_of("c", "A hat.")],
             "tariff/cases/kept.json": case_of("b", "A shawl.", **kept),
         },
     )

@@ -15,13 +15,13 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from benchmarks import schedule
 from pytest_packbench import policy
 from pytest_packbench.commands import main
 from pytest_packbench.engine.live_models import AnswerCache
 from pytest_packbench.files import LIMITS
 from pytest_packbench.model.redaction import Redactor
 from pytest_packbench.model.report import PolicyError
-from pytest_packbench.packs.tariff import edition
 from pytest_packbench.testing import case, write_case
 from tests.unit.run_builders import case_result
 from tests.unit.stored_runs import run_of, suite, write
@@ -171,15 +171,15 @@ def test_output_that_nobody_reads_is_no_success(project: Path, monkeypatch: pyte
 def test_a_schedule_that_stands_for_gigabytes_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "hts.json.gz"
     path.write_bytes(gzip.compress(b"x" * 100_000))
-    monkeypatch.setattr(edition, "_LIMIT", LIMITS["schedule"]._replace(size=10_000))
-    with pytest.raises(edition.ScheduleError, match="it is larger than 10,000 bytes when it is decompressed"):
-        edition.read_edition(path)
+    monkeypatch.setattr(schedule, "_LIMIT", LIMITS["schedule"]._replace(size=10_000))
+    with pytest.raises(schedule.ScheduleError, match="it is larger than 10,000 bytes when it is decompressed"):
+        schedule.Schedule.read(path)
     path.write_bytes(gzip.compress(os.urandom(5000))[:-3000] + bytes(3000))
-    with pytest.raises(edition.ScheduleError, match="not a tariff schedule: "):
-        edition.read_edition(path)
+    with pytest.raises(schedule.ScheduleError, match="not a tariff schedule: "):
+        schedule.Schedule.read(path)
     for make in (os.mkfifo, lambda pipe: pipe.symlink_to("/dev/zero")):
         with replaced(path, make), pytest.raises(OSError, match=r"is a (named pipe|device), not a file"):
-            edition.read_edition(path)
+            schedule.Schedule.read(path)
 
 
 def test_a_cached_answer_that_is_no_file_counts_as_missing(tmp_path: Path) -> None:

@@ -24,6 +24,9 @@ from pytest_packbench.testing import case, write_suite
 from tests.unit.small_tariff_suite import GARLIC, REPORT, SmallSuite, small_suite
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from pytest_packbench.model.authoring import Finding
     from pytest_packbench.model.suite import Suite
     from tests.conftest import ExpectedTexts
 
@@ -105,11 +108,14 @@ def test_each_rule_fires_alone(tmp_path: Path, expected: ExpectedTexts, section:
         small = small_suite(tmp_path / str(number))
         change(small, name, row)
         suite = load_suite(small.folder)
-        findings = lint(suite, pack_of(suite), {"hts": small.schedule})
+        findings = lint(suite, pack_of(suite), {})
         assert {finding.rule for finding in findings} == set(rules.split()), row
         lines += [f"{json.dumps(row)}\n", *(f"    {finding} [{finding.severity}]\n" for finding in findings)]
         if section == "schedule":
-            assert lint(suite, TariffPack(), {}) == []
+            other = small_suite(tmp_path / f"{number} without")
+            change(other, name, {key: value for key, value in row.items() if key != "rules"})
+            unscheduled = load_suite(other.folder)
+            assert lint(unscheduled, pack_of(unscheduled), {}) == []
     expected.check("".join(lines))
 
 
@@ -149,11 +155,19 @@ def shingles(text: str) -> set[tuple[str, ...]]:
 
 
 class OtherTools(TariffTools):
+    """Tools whose lint uses a file."""
+
     lint_options = (LintOption(name="other-data", help="for the test"),)
+
+    def lint(self, cases: Any, rules: Any, options: Mapping[str, Path]) -> Iterable[Finding]:
+        for path in options.values():
+            if not path.read_text("utf-8").startswith("data"):
+                raise ValueError(f"{path}: not the data; expected another file")
+        return super().lint(cases, rules, options)
 
 
 class OtherPack(TariffPack):
-    """A second pack, whose lint uses another file."""
+    """A second pack, whose lint uses a file."""
 
     name = "other"
 
@@ -174,7 +188,7 @@ def test_the_command_prints_findings_and_returns_1_if_one_is_an_error(
         captured = capsys.readouterr()
         text += f"$ packbench lint {' '.join(arguments)}\n{captured.out}{captured.err}exit code {code}\n"
 
-    run("suite", "--root", ".", "--hts", "schedule.tsv")
+    run("suite", "--root", ".")
     change(small, "powder", {"codes": {"must_not_hts": ["0910", "0910.99.6000"]}})
     run("suite", "--root", ".")
     change(small, "powder", {"tags": ["garlicky"]})
@@ -183,11 +197,13 @@ def test_the_command_prints_findings_and_returns_1_if_one_is_an_error(
     run("none", "--root", ".")
     run("none", "--root", "away")
     run("suite/cases", "--root", ".")
-    run("suite", "--root", ".", "--hts", "none.tsv")
-    run("suite", "--root", ".", "--hts", "suite/suite.yaml")
     packs = "def pytest_packbench_packs():\n    from tests.unit.test_lint import OtherPack\n    return [OtherPack()]\n"
     Path("conftest.py").write_text(packs, encoding="utf-8")
     run("suite", "--root", ".", "--other-data", "x")
+    config = small.folder / "suite.yaml"
+    config.write_text(config.read_text("utf-8").replace("pack: tariff", "pack: other"), "utf-8")
+    run("suite", "--root", ".", "--other-data", "none.tsv")
+    run("suite", "--root", ".", "--other-data", "suite/suite.yaml")
     expected.check(text.replace(str(small.folder.parent), "FOLDER"))
 
 

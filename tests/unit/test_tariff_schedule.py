@@ -24,8 +24,6 @@ from pytest_packbench.engine.targets import TargetCaller, import_target
 from pytest_packbench.model.request import ModelRequest, VerifyContext, VerifyRequest, without_model
 from pytest_packbench.model.run import RunOptions
 from pytest_packbench.packs.tariff.answer import TariffAnswer
-from pytest_packbench.packs.tariff.edition import ScheduleError as EditionError
-from pytest_packbench.packs.tariff.edition import read_edition
 from pytest_packbench.packs.tariff.model import TariffCase
 from pytest_packbench.packs.tariff.notation import LEVELS, chapter, depth, digits, dotted, is_under
 from pytest_packbench.packs.tariff.pack import TariffPack
@@ -60,6 +58,9 @@ UNLISTED = (
     ("must_not_hts", 0, "8503.00.20", ""),
     ("must_not_hts", 1, "6404.13", "only 6404 is"),
     ("must_not_hts", 0, "9802", ""),
+    # a line without suffixes
+    ("must_not_hts", 0, "9101.11.4000", ""),
+    ("must_not_hts", 1, "9101.11.4010", "only 9101.11.40 is"),
 )
 
 
@@ -176,20 +177,6 @@ def test_a_code_has_a_depth_a_row_and_a_rate(
     assert (line and line.code, duty and duty.text) == (row, rate)
 
 
-@pytest.mark.parametrize("text", [as_json(), as_csv(), TSV], ids=["json", "csv", "tsv"])
-def test_an_edition_is_read_from_every_form_compressed_or_not(tmp_path: Path, schedule: Schedule, text: str) -> None:
-    for raw in (text.encode(), gzip.compress(text.encode())):
-        (tmp_path / "file").write_bytes(raw)
-        edition = read_edition(tmp_path / "file")
-        for line in schedule.lines():
-            rate, known = edition.rate(line.code), schedule.rate(line.code)
-            assert edition.existing(line.code) == line.code
-            assert (rate and rate.text, rate and rate.pct) == (known and known.text, known and known.pct)
-    codes = ("0712904020", "0712904099", "07129040", "071290", "0712915020", "5501100000", "0910996010", "2106909900")
-    existing = ["0712904020", "07129040", "07129040", "071290", "0712", "", "09109960", "2106909900"]
-    assert list(map(edition.existing, codes)) == existing
-
-
 def test_a_schedule_without_preferential_rates_has_none(tmp_path: Path) -> None:
     rows = [{key: value for key, value in row.items() if key != "special"} for row in json.loads(as_json())]
     (tmp_path / "file").write_text(json.dumps(rows), "utf-8")
@@ -235,10 +222,9 @@ NO_SCHEDULES += [gzip.compress(TSV.encode(), mtime=0)[:40], b"\x1f\x8bnothing"]
 def test_another_file_is_refused_in_one_line(tmp_path: Path, raw: bytes) -> None:
     path = tmp_path / "file"
     path.write_bytes(raw)
-    for read, error in ((Schedule.read, ScheduleError), (read_edition, EditionError)):
-        with pytest.raises(error, match=rf"^{path}.*not a tariff schedule") as caught:
-            read(path)
-        assert "\n" not in str(caught.value)
+    with pytest.raises(ScheduleError, match=rf"^{path}.*not a tariff schedule") as caught:
+        Schedule.read(path)
+    assert "\n" not in str(caught.value)
 
 
 SPEC = "benchmarks.lexical:target"

@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from dataclasses import dataclass
-from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
-from pytest_packbench.model.authoring import Finding
 from pytest_packbench.packs.tariff.notation import chapter, digits, is_under
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from pytest_packbench.packs.tariff.model import TariffCase
 
@@ -52,113 +49,94 @@ _SUBHEADING_DIGITS = 6
 _LINE_DIGITS = 8
 
 
-@dataclass(frozen=True, slots=True)
-class _RequestText:
-    """A text of the request, in NFKC form, with its pointer."""
-
-    pointer: str
-    content: str
+Flaw: TypeAlias = tuple[str, str, str]
+"""What a lint rule found: JSON pointer, name of the rule, what is wrong and what to do."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Mention:
+class _Mention(NamedTuple):
     """A code or heading that a text mentions; `code` has its digits, or is empty if it is spelt out in words."""
 
-    pointer: str
     excerpt: str
     code: str
     rule: str
 
 
-def leaks(case: TariffCase, file: str) -> Iterator[Finding]:
+def leaks(case: TariffCase, _: object) -> Iterator[Flaw]:
     """Yield what reveals the answer in a case's description, evidence and options.
 
     The tag `planted_code` allows every code except the preferred ones.
     """
-    finding = partial(Finding, file=file)
-    texts = list(_texts(case))
-    mentions = [mention for text in texts for mention in _mentions(text)]
-    planted = PLANTED_CODE in case.notes.tags
-    for mention in mentions:
-        message = f'the text contains "{mention.excerpt}"; remove it'
-        if mention.code and any(is_under(code, mention.code) for code in case.expected.all_preferred):
-            yield finding(pointer=mention.pointer, rule="leak_gold", message=message)
-        elif not planted:
-            yield finding(pointer=mention.pointer, rule=mention.rule, message=message)
-        elif len(mention.code) >= _HEADING_DIGITS and not _is_forbidden(mention.code, case):
-            message = f'the planted code "{mention.excerpt}" is not forbidden; add it to must_not_hts'
-            yield finding(pointer=mention.pointer, rule="planted_code_allowed", message=message)
-    if planted and not mentions:
+    texts = {pointer: unicodedata.normalize("NFKC", text) for pointer, text in _texts(case)}
+    for pointer, text in texts.items():
+        for rule, message in (*_codes_in(text, case), *_words_in(text, case)):
+            yield pointer, rule, message
+    if PLANTED_CODE in case.notes.tags and not any(map(_mentions, texts.values())):
         message = f"the text contains no code; remove the tag {PLANTED_CODE}"
-        yield finding(pointer="/notes/tags", rule="planted_code_absent", message=message)
-    for text in texts:
-        yield from _other_leaks(text, case, file, mentions)
-    yield from _candidate_chapters(case, file)
+        yield "/notes/tags", "planted_code_absent", message
+    for index, candidate in enumerate(case.input.options.candidate_chapters):
+        if candidate in map(chapter, case.expected.all_preferred):
+            message = f"got {candidate}, the chapter of a preferred code; remove it"
+            yield f"/input/options/candidate_chapters/{index}", "leak_chapter", message
 
 
-def _texts(case: TariffCase) -> Iterator[_RequestText]:
-    yield _normalized("/input/input", case.input.input)
+def _texts(case: TariffCase) -> Iterator[tuple[str, str]]:
+    """Yield what a target reads, with its pointer."""
+    yield "/input/input", case.input.input
     for index, document in enumerate(case.input.evidence):
-        for key, content in (("source_id", document.source_id), ("title", document.title), ("text", document.text)):
-            yield _normalized(f"/input/evidence/{index}/{key}", content or "")
+        for key, content in document:
+            yield f"/input/evidence/{index}/{key}", content or ""
     for index, change in enumerate(case.input.options.changes):
-        yield _normalized(f"/input/options/changes/{index}/text", change.text)
+        yield f"/input/options/changes/{index}/text", change.text
 
 
-def _normalized(pointer: str, content: str) -> _RequestText:
-    return _RequestText(pointer, unicodedata.normalize("NFKC", content))
+def _codes_in(text: str, case: TariffCase) -> Iterator[tuple[str, str]]:
+    """Yield the rule and the message of each code or heading that may not be in the text."""
+    mentions, preferred = _mentions(text), [digits(code) for code in case.expected.all_preferred]
+    forbidden = [code for location, code in case.expected.codes() if location[-2] == "must_not_hts"]
+    for excerpt, code, rule in mentions:
+        if code and any(is_under(each, code) for each in preferred):
+            yield "leak_gold", _removed(excerpt)
+        elif PLANTED_CODE not in case.notes.tags:
+            yield rule, _removed(excerpt)
+        elif len(code) >= _HEADING_DIGITS and not any(
+            is_under(code, each) or is_under(each, code) for each in forbidden
+        ):
+            yield "planted_code_allowed", f'the planted code "{excerpt}" is not forbidden; add it to must_not_hts'
+    for sequence in _DIGIT_SEQUENCE.findall(text):
+        is_reported = any(each.excerpt in sequence or sequence in each.excerpt for each in mentions)
+        if not is_reported and _contains(digits(sequence), preferred):
+            yield "leak_gold", _removed(sequence)
 
 
-def _mentions(text: _RequestText) -> Iterator[_Mention]:
-    for match in _CODES.finditer(text.content):
-        code = digits(match[0])
-        if chapter(code) != "00":
-            yield _Mention(text.pointer, match[0], code, "leak_code")
-    for match in _HEADINGS.finditer(text.content):
-        # the pattern of codes already matches "heading 6402.99"
-        numbers = (number for number in re.findall(r"\d[\d.]*", match[1]) if not _CODES.match(number))
-        for number in numbers:
-            yield _Mention(text.pointer, match[0], digits(number).zfill(2), "leak_heading")
-    for match in _IN_WORDS.finditer(text.content):
-        yield _Mention(text.pointer, match[0], "", "leak_heading")
-
-
-def _is_forbidden(code: str, case: TariffCase) -> bool:
-    lists = (case.expected.must_not_hts, *(article.must_not_hts for article in case.expected.articles or ()))
-    forbidden = [code for codes in lists for code in codes or ()]
-    return any(is_under(code, prefix) or is_under(prefix, code) for prefix in forbidden)
-
-
-def _other_leaks(text: _RequestText, case: TariffCase, file: str, mentions: list[_Mention]) -> Iterator[Finding]:
-    """Yield other leaks: a preferred code among other digits, the ruling, its conclusion."""
-    finding = partial(Finding, file=file, pointer=text.pointer)
-    reported = [mention.excerpt for mention in mentions if mention.pointer == text.pointer]
-    for sequence in _DIGIT_SEQUENCE.findall(text.content):
-        is_reported = any(excerpt in sequence or sequence in excerpt for excerpt in reported)
-        if _contains_preferred(digits(sequence), case) and not is_reported:
-            yield finding(rule="leak_gold", message=f'the text contains "{sequence}"; remove it')
+def _words_in(text: str, case: TariffCase) -> Iterator[tuple[str, str]]:
+    """Yield the rule and the message of each name of a ruling in the text, and of each conclusion."""
     _, _, ruling = case.notes.source.partition(":")
-    for match in _RULING.finditer(text.content):
-        yield finding(rule="leak_ruling", message=f'the text names the ruling "{match[0]}"; remove it')
-    if ruling and ruling in text.content and not _RULING.search(text.content):
-        yield finding(rule="leak_ruling", message=f'the text names the ruling "{ruling}"; remove it')
-    for match in _CONCLUSION.finditer(text.content):
-        message = f'the text contains "{match[0]}"; remove it, the conclusion is the target\'s task'
-        yield finding(rule="leak_conclusion", message=message)
+    for name in _RULING.findall(text) or ([ruling] if ruling and ruling in text else []):
+        yield "leak_ruling", f'the text names the ruling "{name}"; remove it'
+    for excerpt in _CONCLUSION.findall(text):
+        yield "leak_conclusion", f"{_removed(excerpt)}, the conclusion is the target's task"
 
 
-def _contains_preferred(sequence: str, case: TariffCase) -> bool:
-    codes = [digits(code) for code in case.expected.all_preferred]
+def _removed(excerpt: str) -> str:
+    return f'the text contains "{excerpt}"; remove it'
+
+
+def _mentions(text: str) -> list[_Mention]:
+    codes = [_Mention(match, digits(match), "leak_code") for match in _CODES.findall(text)]
+    headings = [
+        _Mention(match[0], digits(number).zfill(2), "leak_heading")
+        for match in _HEADINGS.finditer(text)
+        for number in re.findall(r"\d[\d.]*", match[1])
+        # the pattern of codes already matches "heading 6402.99"
+        if not _CODES.match(number)
+    ]
+    words = [_Mention(match, "", "leak_heading") for match in _IN_WORDS.findall(text)]
+    return [*(each for each in codes if chapter(each.code) != "00"), *headings, *words]
+
+
+def _contains(sequence: str, preferred: Sequence[str]) -> bool:
+    """Return whether digits are the subheading of a preferred code, or contain its line."""
     return any(
         sequence == code[:_SUBHEADING_DIGITS] or (len(code) >= _LINE_DIGITS and code[:_LINE_DIGITS] in sequence)
-        for code in codes
+        for code in preferred
     )
-
-
-def _candidate_chapters(case: TariffCase, file: str) -> Iterator[Finding]:
-    preferred = {chapter(code) for code in case.expected.all_preferred}
-    for index, candidate in enumerate(case.input.options.candidate_chapters):
-        if candidate in preferred:
-            pointer = f"/input/options/candidate_chapters/{index}"
-            message = f"got {candidate}, the chapter of a preferred code; remove it"
-            yield Finding(file=file, pointer=pointer, rule="leak_chapter", message=message)

@@ -1,37 +1,30 @@
-"""Lint rules for tariff cases: leaks, codes, expectations and notes; with a schedule, also codes and duty rates."""
+"""Lint rules for tariff cases: leaks, codes, expectations, savings and notes."""
 
 from __future__ import annotations
 
+import math
 import re
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, cast
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, TypeAlias, cast
 
 from pytest_packbench.model.authoring import Finding
+from pytest_packbench.model.errors import json_pointer
 from pytest_packbench.model.result import TOLERANCE
 from pytest_packbench.model.suite import CONFIG_NAME
-from pytest_packbench.packs.tariff.edition import describe_unlisted, load_edition, read_edition
+from pytest_packbench.packs.tariff.edition import load_edition
 from pytest_packbench.packs.tariff.leaks import leaks
-from pytest_packbench.packs.tariff.model import CODE_LISTS
+from pytest_packbench.packs.tariff.model import CODE_LISTS, TariffCase, TariffSuiteConfig
 from pytest_packbench.packs.tariff.notation import chapter, digits, dotted, is_under, line_of
 from pytest_packbench.packs.tariff.savings import RATE_TOLERANCE
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-    from pathlib import Path
+    from collections.abc import Iterable, Sequence
 
     from pytest_packbench.model.authoring import FiledCase, Severity
     from pytest_packbench.packs.tariff.edition import Edition
-    from pytest_packbench.packs.tariff.model import (
-        ExpectedArticle,
-        SavingTarget,
-        TariffCase,
-        TariffExpected,
-        TariffNotes,
-        TariffSuiteConfig,
-    )
+    from pytest_packbench.packs.tariff.leaks import Flaw
+    from pytest_packbench.packs.tariff.model import SavingTarget, TariffExpected
 
-SCHEDULE = "hts"
-"""The name of the option for the tariff schedule's file."""
 CITATION_TRAP = "citation_trap"
 EVIDENCE = "evidence"
 TAGS = frozenset(
@@ -67,10 +60,10 @@ TAGS = frozenset(
 )
 """The tags without a value; those with one are `chapter_NN`, `ruling_year_YYYY` and `pair_<slug>`."""
 MIN_WORDS, MAX_WORDS = 40, 200
+WARNINGS = frozenset({"allowed_unreachable", "forbidden_unreachable"})
+"""The rules by which a case is clumsy, not wrong."""
 
 _VALUED_TAG = re.compile(r"chapter_\d{2}|ruling_year_\d{4}|pair_[a-z0-9_]+")
-_CHAPTER_TAG = re.compile(r"chapter_(\d{2})")
-_YEAR_TAG = re.compile(r"ruling_year_(\d{4})")
 _RULING = re.compile(r"ruling:(?:(?:NY|HQ)[-_])?[A-Z]?\d{5,6}")
 _CODE_FORMAT = re.compile(r"\d{2}|\d{4}|\d{4}\.\d{2}|\d{4}\.\d{2}\.\d{2}|\d{4}\.\d{2}\.\d{2}\.?\d{2}")
 _FULL_DIGITS = 10
@@ -84,249 +77,162 @@ _LEVER_KEYS = (
     "min_lever_steps",
 )
 _EXPECTED_ACCEPT = {"positive": True, "negative": False, "no_savings": True, "savings_possible": True}
+_OF_SUITE = "/thresholds"
 _MULTI_STEP = 2
 _RATED = (8, 10)
 
-
-@dataclass(frozen=True, slots=True)
-class LintedCase:
-    """A case with its file, its cassette and the configuration of its suite."""
-
-    filed: FiledCase
-    rules: TariffSuiteConfig
-
-    @property
-    def case(self) -> TariffCase:
-        """The case."""
-        return cast("TariffCase", self.filed.loaded.case)
-
-    @property
-    def expected(self) -> TariffExpected:
-        """The expectations of the case."""
-        return self.case.expected
-
-    @property
-    def notes(self) -> TariffNotes:
-        """The notes of the case."""
-        return self.case.notes
-
-    def codes(self, *names: str) -> Iterator[tuple[str, str]]:
-        """Yield the codes of the named lists (default: all) with their pointers, those of several articles too."""
-        for pointer, _ in self.scopes():
-            yield from self.codes_of(pointer, *names)
-
-    def scopes(self) -> Iterator[tuple[str, TariffExpected | ExpectedArticle]]:
-        """Yield the expectations and each of several articles with their pointers."""
-        yield "/expected", self.expected
-        for index, article in enumerate(self.expected.articles or ()):
-            yield f"/expected/articles/{index}", article
-
-    def codes_of(self, scope: str, *names: str) -> Iterator[tuple[str, str]]:
-        """Yield the codes of the named lists (default: all) of one scope with their pointers."""
-        lists = dict(self.scopes())[scope]
-        for name in names or CODE_LISTS:
-            for index, code in enumerate(getattr(lists, name) or ()):
-                yield f"{scope}/{name}/{index}", code
-
-    def finding(self, pointer: str, rule: str, message: str, severity: Severity = "error") -> Finding:
-        """Return a finding in the case's file."""
-        return Finding(file=self.filed.file, pointer=pointer, rule=rule, message=message, severity=severity)
+Check: TypeAlias = Callable[[TariffCase, TariffSuiteConfig], Iterator["Flaw"]]
 
 
-def lint(cases: Sequence[FiledCase], rules: TariffSuiteConfig, options: Mapping[str, Path]) -> Iterator[Finding]:
-    """Run the lint rules of the tariff pack; with the option `hts` codes and rates are looked up in the schedule.
-
-    Raises:
-        ScheduleError: the file is not a schedule.
-        OSError: the file can't be read.
-    """
-    linted_cases = [LintedCase(filed, rules) for filed in cases]
-    yield from _thresholds(linted_cases)
-    for linted in linted_cases:
-        yield from leaks(linted.case, linted.filed.file)
-        for rule in _CASE_RULES:
-            yield from rule(linted)
-    if SCHEDULE in options:
-        edition = read_edition(options[SCHEDULE])
-        for linted in linted_cases:
-            yield from _schedule_findings(linted, edition)
+def lint(cases: Sequence[FiledCase], rules: TariffSuiteConfig) -> Iterable[Finding]:
+    """Run the lint rules of the tariff pack; rates are looked up in the schedule of the suite, if it names one."""
+    # a threshold of the suite is that of many cases
+    return dict.fromkeys(_findings(cases, rules))
 
 
-def _thresholds(linted_cases: Iterable[LintedCase]) -> Iterable[Finding]:
-    """Check each threshold once, where it is set."""
-    findings: dict[tuple[str, str, str], Finding] = {}
-    for linted in linted_cases:
-        for finding in _threshold(linted):
-            findings.setdefault((finding.file, finding.pointer, finding.rule), finding)
-    return findings.values()
+def _findings(cases: Sequence[FiledCase], rules: TariffSuiteConfig) -> Iterator[Finding]:
+    for filed in cases:
+        case = cast("TariffCase", filed.loaded.case)
+        for check in _CHECKS:
+            for pointer, rule, message in check(case, rules):
+                severity: Severity = "warning" if rule in WARNINGS else "error"
+                file = CONFIG_NAME if pointer == _OF_SUITE else filed.file
+                yield Finding(file=file, pointer=pointer, rule=rule, message=message, severity=severity)
 
 
-def _threshold(linted: LintedCase) -> Iterator[Finding]:
-    case, scoring = linted.case, linted.rules.scoring
-    accepts = case.expected.expected_accept
-    threshold = linted.rules.threshold_of(case)
-    highest = min(1.0, scoring.preferred + scoring.bonus) if accepts else 1.0
-    file, pointer = _threshold_location(linted)
+def _codes(case: TariffCase, *lists: str) -> Iterator[tuple[str, str]]:
+    """Yield the codes of the named lists with their pointers, those of several articles too."""
+    for location, code in case.expected.codes():
+        if location[-2] in lists:
+            yield json_pointer(("expected", *location)), code
+
+
+def _thresholds(case: TariffCase, rules: TariffSuiteConfig) -> Iterator[Flaw]:
+    """Yield a threshold that no right answer reaches, or no allowed code."""
+    expected, scoring = case.expected, rules.scoring
+    threshold, allowed = rules.threshold_of(case), scoring.allowed + scoring.bonus
+    highest = min(1.0, scoring.preferred + scoring.bonus) if expected.expected_accept else 1.0
     if threshold > highest + TOLERANCE:
         message = f"got {threshold:g}; the highest possible score is {highest:g}, lower the threshold"
-        yield Finding(file=file, pointer=pointer, rule="threshold_unreachable", message=message)
-    partial_credit = min(1.0, scoring.allowed + scoring.bonus)
-    if case.expected.allowed_hts and threshold > partial_credit + TOLERANCE:
-        message = (
-            f"an allowed code scores at most {partial_credit:g}, below the threshold of {threshold:g}, and never passes"
-        )
-        yield linted.finding("/expected/allowed_hts", "allowed_unreachable", message, "warning")
+        yield _OF_SUITE if expected.threshold is None else "/expected/threshold", "threshold_unreachable", message
+    if expected.allowed_hts and threshold > allowed + TOLERANCE:
+        message = f"an allowed code scores at most {allowed:g}, below the threshold of {threshold:g}, and never passes"
+        yield "/expected/allowed_hts", "allowed_unreachable", message
 
 
-def _threshold_location(linted: LintedCase) -> tuple[str, str]:
-    if linted.expected.threshold is not None:
-        return linted.filed.file, "/expected/threshold"
-    if linted.case.case_type in linted.rules.thresholds.by_type:
-        return CONFIG_NAME, f"/thresholds/by_type/{linted.case.case_type}"
-    return CONFIG_NAME, f"/thresholds/{'accept' if linted.expected.expected_accept else 'refuse'}"
-
-
-def _preferred(linted: LintedCase) -> Iterator[Finding]:
-    expected = linted.expected
-    if expected.expected_accept and not expected.preferred_hts and not expected.articles:
-        yield linted.finding("/expected/preferred_hts", "preferred_missing", "the case expects an answer; add its code")
-    if not expected.expected_accept and expected.preferred_hts:
-        yield linted.finding(
-            "/expected/preferred_hts", "preferred_undue", "the case expects a refusal; remove the codes"
-        )
-    if expected.expected_accept and not any(linted.codes("must_not_hts")):
+def _decision(case: TariffCase, _: TariffSuiteConfig) -> Iterator[Flaw]:
+    """Yield what does not fit the decision that the case expects."""
+    expected = case.expected
+    accepts = expected.expected_accept
+    if accepts and not expected.all_preferred:
+        yield "/expected/preferred_hts", "preferred_missing", "the case expects an answer; add its code"
+    if not accepts and expected.preferred_hts:
+        yield "/expected/preferred_hts", "preferred_undue", "the case expects a refusal; remove the codes"
+    if accepts and not any(_codes(case, "must_not_hts")):
         message = "add at least one similar code that a careless answer would give, with the reason why it is wrong"
-        yield linted.finding("/expected/must_not_hts", "forbidden_missing", message)
+        yield "/expected/must_not_hts", "forbidden_missing", message
+    if not accepts and expected.expected_refusal_category is None:
+        message = "any refusal would pass; add the expected category"
+        yield "/expected/expected_refusal_category", "refusal_category_missing", message
+    if _EXPECTED_ACCEPT.get(case.case_type, accepts) is not accepts:
+        message = f'a case of type "{case.case_type}" expects {"a refusal" if accepts else "an answer"}'
+        yield "/expected/expected_accept", "type_expectation", f"{message}; change the type or the expectation"
+    elif case.case_type == "no_savings" and not expected.no_savings_expected:
+        message = 'a case of type "no_savings" forbids savings; set no_savings_expected to true'
+        yield "/expected/no_savings_expected", "type_savings", message
+    elif case.case_type == "savings_possible" and not expected.lever_found_expected:
+        message = 'a case of type "savings_possible" expects a lever; set lever_found_expected to true'
+        yield "/expected/lever_found_expected", "type_savings", message
 
 
-def _code_form(linted: LintedCase) -> Iterator[Finding]:
-    for pointer, code in linted.codes():
+def _code_form(case: TariffCase, _: TariffSuiteConfig) -> Iterator[Flaw]:
+    for pointer, code in _codes(case, *CODE_LISTS):
         count = len(digits(code))
         if not _CODE_FORMAT.fullmatch(code):
-            yield linted.finding(pointer, "code_form", f"got {code}; expected the format ####.##.####")
+            yield pointer, "code_form", f"got {code}; expected the format ####.##.####"
         elif chapter(code) in _CHAPTERS_WITHOUT_GOODS:
-            yield linted.finding(pointer, "code_impossible", f"got {code}; chapter {chapter(code)} classifies no goods")
+            yield pointer, "code_impossible", f"got {code}; chapter {chapter(code)} classifies no goods"
         # the suffix of one of several articles may hang on facts that decide nothing else
         elif pointer.startswith("/expected/preferred") and count != _FULL_DIGITS:
-            yield linted.finding(pointer, "preferred_length", f"got {count} digits in {code}; expected {_FULL_DIGITS}")
+            yield pointer, "preferred_length", f"got {count} digits in {code}; expected {_FULL_DIGITS}"
 
 
-def _code_conflicts(linted: LintedCase) -> Iterator[Finding]:
-    for scope, _ in linted.scopes():
-        accepted = list(linted.codes_of(scope, "preferred_hts", "allowed_hts"))
-        everywhere = [] if scope == "/expected" else list(linted.codes_of("/expected", "must_not_hts"))
-        forbidden = list(linted.codes_of(scope, "must_not_hts"))
-        yield from _conflicts(linted, accepted, forbidden, everywhere)
+def _code_conflicts(case: TariffCase, _: TariffSuiteConfig) -> Iterator[Flaw]:
+    """Yield the codes that meet another of the case, or of the same article."""
+    listed = [(location, code) for location, code in case.expected.codes() if location[-2] in CODE_LISTS]
+    for number, (location, code) in enumerate(listed):
+        (*scope, name, _index), pointer = location, json_pointer(("expected", *location))
+        for earlier, ((*other_scope, other_name, _other), other) in enumerate(listed):
+            is_forbidden, forbids = (each == "must_not_hts" for each in (name, other_name))
+            is_same = line_of(code) == line_of(other)
+            # what the case forbids, it forbids for each article
+            if is_forbidden and not forbids and scope in ([], other_scope):
+                if is_same:
+                    yield pointer, "code_conflict", f"{code} is both accepted and forbidden; remove one of them"
+                elif is_under(other, code):
+                    message = f"{code} also forbids {other}, which is preferred or allowed; forbid a longer code"
+                    yield pointer, "forbidden_covers_gold", message
+            elif is_forbidden is forbids and scope == other_scope:
+                if is_same and earlier < number:
+                    yield pointer, "code_repeated", f"duplicate code {code}; remove one"
+                elif is_forbidden and not is_same and is_under(code, other):
+                    message = f"{code} has no effect: {other} already forbids it; remove one of them"
+                    yield pointer, "forbidden_unreachable", message
 
 
-def _conflicts(
-    linted: LintedCase,
-    accepted: list[tuple[str, str]],
-    forbidden: list[tuple[str, str]],
-    everywhere: list[tuple[str, str]],
-) -> Iterator[Finding]:
-    """Check the codes of one scope; `everywhere` are those that the case forbids for each article."""
-    for pointer, code in (*forbidden, *everywhere):
-        for _, other in accepted:
-            if line_of(code) == line_of(other):
-                message = f"{code} is both accepted and forbidden; remove one of them"
-                yield linted.finding(pointer, "code_conflict", message)
-            elif is_under(other, code):
-                message = f"{code} also forbids {other}, which is preferred or allowed; forbid a longer code"
-                yield linted.finding(pointer, "forbidden_covers_gold", message)
-    yield from _repeated(linted, accepted)
-    yield from _repeated(linted, forbidden)
-    for pointer, code in forbidden:
-        wider = next(
-            (prefix for _, prefix in forbidden if is_under(code, prefix) and line_of(prefix) != line_of(code)), None
-        )
-        if wider is not None:
-            message = f"{code} has no effect: {wider} already forbids it; remove one of them"
-            yield linted.finding(pointer, "forbidden_unreachable", message, "warning")
-
-
-def _repeated(linted: LintedCase, codes: Iterable[tuple[str, str]]) -> Iterator[Finding]:
-    seen: set[str] = set()
-    for pointer, code in codes:
-        if line_of(code) in seen:
-            yield linted.finding(pointer, "code_repeated", f"duplicate code {code}; remove one")
-        seen.add(line_of(code))
-
-
-def _reasons(linted: LintedCase) -> Iterator[Finding]:
-    reasons = {line_of(code): text for code, text in linted.notes.reasons.items()}
-    for pointer, code in linted.codes("allowed_hts", "must_not_hts"):
-        if not reasons.get(line_of(code), "").strip():
-            yield linted.finding(
-                pointer, "reason_missing", f"no reason for {code} in /notes/reasons; add why it is allowed or forbidden"
-            )
-    listed = {line_of(code) for _, code in linted.codes()}
-    for code in linted.notes.reasons:
+def _reasons(case: TariffCase, _: TariffSuiteConfig) -> Iterator[Flaw]:
+    explained = {line_of(code) for code, text in case.notes.reasons.items() if text.strip()}
+    for pointer, code in _codes(case, "allowed_hts", "must_not_hts"):
+        if line_of(code) not in explained:
+            message = f"no reason for {code} in /notes/reasons; add why it is allowed or forbidden"
+            yield pointer, "reason_missing", message
+    listed = {line_of(code) for _, code in _codes(case, *CODE_LISTS)}
+    for code in case.notes.reasons:
         if line_of(code) not in listed:
             message = f"the case does not list the code {dotted(code)}; correct the code or remove the reason"
-            yield linted.finding(f"/notes/reasons/{code}", "reason_unused", message)
+            yield f"/notes/reasons/{code}", "reason_unused", message
 
 
-def _type_against_expectation(linted: LintedCase) -> Iterator[Finding]:
-    case_type, expected = linted.case.case_type, linted.expected
-    expected_accept = _EXPECTED_ACCEPT.get(case_type)
-    if expected_accept is not None and expected_accept is not expected.expected_accept:
-        decision = "an answer" if expected_accept else "a refusal"
-        message = f'a case of type "{case_type}" expects {decision}; change the type or the expectation'
-        yield linted.finding("/expected/expected_accept", "type_expectation", message)
-        return
-    if case_type == "no_savings" and not expected.no_savings_expected:
-        message = 'a case of type "no_savings" forbids savings; set no_savings_expected to true'
-        yield linted.finding("/expected/no_savings_expected", "type_savings", message)
-    if case_type == "savings_possible" and not expected.lever_found_expected:
-        message = 'a case of type "savings_possible" expects a lever; set lever_found_expected to true'
-        yield linted.finding("/expected/lever_found_expected", "type_savings", message)
-
-
-def _savings(linted: LintedCase) -> Iterator[Finding]:
-    expected = linted.expected
-    pointer = "/expected/no_savings_expected"
-    if expected.no_savings_expected:
-        for key in _lever_requirements(expected):
-            message = f"savings are forbidden, but {key} requires them; change one of them"
-            yield linted.finding(pointer, "savings_conflict", message)
-    elif expected.lever_found_expected is False:
-        for key in _lever_requirements(expected):
-            message = f"levers are forbidden, but {key} requires one; change one of them"
-            yield linted.finding("/expected/lever_found_expected", "savings_conflict", message)
+def _savings_conflicts(case: TariffCase, _: TariffSuiteConfig) -> Iterator[Flaw]:
+    """Yield what is expected of savings and can't be true together."""
+    expected, rule = case.expected, "savings_conflict"
+    low, high = expected.duty_delta_range or (-math.inf, math.inf)
+    direction = expected.expected_duty_delta_direction
+    requires = {key: bool(getattr(expected, key)) for key in (*_LEVER_KEYS, "savings")}
+    requires |= {"expected_duty_delta_direction": direction == "decrease", "duty_delta_range": high < 0}
+    for key, forbidding in (("no_savings_expected", True), ("lever_found_expected", False)):
+        for other in filter(requires.get, requires) if getattr(expected, key) is forbidding else ():
+            yield (
+                f"/expected/{key}",
+                rule,
+                f"savings are forbidden, but {other} requires them; change one of them",
+            )
     if expected.expected_best_is_multi_step is False and (expected.min_lever_steps or 0) >= _MULTI_STEP:
         message = f"a single step is expected, but min_lever_steps is {expected.min_lever_steps}; change one of them"
-        yield linted.finding("/expected/expected_best_is_multi_step", "savings_conflict", message)
-    yield from _direction(linted)
-    yield from _expected_savings(linted)
+        yield "/expected/expected_best_is_multi_step", rule, message
+    possible = {"decrease": low < 0, "increase": high > 0, "flat": low <= 0 <= high, None: True}
+    if not possible[direction]:
+        message = f"{low:g} to {high:g} percentage points exclude the direction {direction}; change one of them"
+        yield "/expected/duty_delta_range", rule, message
 
 
-def _expected_savings(linted: LintedCase) -> Iterator[Finding]:
-    expected, pointer = linted.expected, "/expected/savings"
-    seen: set[str] = set()
-    for index, change in enumerate(linted.case.input.options.changes):
-        if change.id in seen:
-            message = f'duplicate change "{change.id}"; an answer could name either, rename one'
-            yield linted.finding(f"/input/options/changes/{index}/id", "savings_change", message)
-        seen.add(change.id)
-    if expected.savings is None:
-        if linted.case.case_type == "savings_possible":
-            message = (
-                "the accepted savings are missing; add their codes, the change that each needs, and the least saving"
-            )
-            yield linted.finding(pointer, "savings_missing", message)
-        return
-    if expected.no_savings_expected:
-        yield linted.finding(pointer, "savings_conflict", "savings are both forbidden and expected; remove one of them")
-    edition = None if linted.rules.schedule is None else load_edition(linted.rules.schedule)
-    for index, target in enumerate(expected.savings.targets):
-        place = f"{pointer}/targets/{index}"
-        if target.change not in seen:
-            known = ", ".join(sorted(seen)) or "no change"
+def _savings(case: TariffCase, rules: TariffSuiteConfig) -> Iterator[Flaw]:
+    """Yield what is wrong with the accepted savings, and with the changes that they need."""
+    savings, changes = case.expected.savings, [change.id for change in case.input.options.changes]
+    for index in _repeated(changes):
+        message = f'duplicate change "{changes[index]}"; an answer could name either, rename one'
+        yield f"/input/options/changes/{index}/id", "savings_change", message
+    if savings is None and case.case_type == "savings_possible":
+        message = "the accepted savings are missing; add their codes, the change that each needs, and the least saving"
+        yield "/expected/savings", "savings_missing", message
+    for index, target in enumerate(savings.targets if savings else ()):
+        place = f"/expected/savings/targets/{index}"
+        if target.change not in changes:
+            known = ", ".join(sorted(changes)) or "no change"
             message = f'"{target.change}" is no change of /input/options/changes; expected one of {known}'
-            yield linted.finding(f"{place}/change", "savings_change", message)
-        if problem := _target_problem(target, expected, edition):
-            yield linted.finding(f"{place}/code", "savings_target", problem)
+            yield f"{place}/change", "savings_change", message
+        if problem := _target_problem(target, case.expected, _edition(rules)):
+            yield f"{place}/code", "savings_target", problem
 
 
 def _target_problem(target: SavingTarget, expected: TariffExpected, edition: Edition | None) -> str:
@@ -336,165 +242,113 @@ def _target_problem(target: SavingTarget, expected: TariffExpected, edition: Edi
         return f"got {len(plain)} digits in {target.code}; a rate needs 8 or 10"
     if edition is None or expected.savings is None:
         return ""
-    rate = edition.rate(plain)
-    after = target.rate_pct if target.rate_pct is not None else rate.pct if rate is not None else None
+    rate, least = edition.rate(plain), expected.savings.least
+    after = target.rate_pct if target.rate_pct is not None else rate and rate.pct
     if after is None:
         return f"the schedule has {rate.text if rate else 'no rate'} for {target.code}, not a percentage of value"
     for code in expected.preferred_hts:
         base = edition.rate(digits(code))
-        if base is not None and base.pct is not None and base.pct - after < expected.savings.least - RATE_TOLERANCE:
+        if base is not None and base.pct is not None and base.pct - after < least - RATE_TOLERANCE:
             saved = f"{target.code} at {after:g} % saves {base.pct - after:g} percentage points against {code}"
-            return f"{saved}; expected at least {expected.savings.least:g}"
+            return f"{saved}; expected at least {least:g}"
     return ""
 
 
-def _lever_requirements(expected: TariffExpected) -> Iterator[str]:
-    yield from (key for key in _LEVER_KEYS if getattr(expected, key))
-    if expected.expected_duty_delta_direction == "decrease":
-        yield "expected_duty_delta_direction"
-
-
-def _direction(linted: LintedCase) -> Iterator[Finding]:
-    limits, direction = linted.expected.duty_delta_range, linted.expected.expected_duty_delta_direction
-    if limits is None:
+def _total_rate(case: TariffCase, rules: TariffSuiteConfig) -> Iterator[Flaw]:
+    """Yield a total rate that is not the schedule's."""
+    total, preferred, edition = case.expected.expected_duty_total_rate_pct, case.expected.preferred_hts, _edition(rules)
+    if total is None or not preferred or edition is None:
         return
-    low, high = limits
-    possible = {"decrease": low < 0, "increase": high > 0, "flat": low <= 0 <= high}
-    if direction is not None and not possible[direction]:
-        message = f"{low:g} to {high:g} percentage points exclude the direction {direction}; change one of them"
-        yield linted.finding("/expected/duty_delta_range", "savings_conflict", message)
-    elif linted.expected.no_savings_expected and high < 0:
-        message = f"savings are forbidden, but {low:g} to {high:g} percentage points require them; change one of them"
-        yield linted.finding("/expected/duty_delta_range", "savings_conflict", message)
+    rate = edition.rate(digits(preferred[0]))
+    if rate is None or rate.pct is None or abs(total - rate.pct) > RATE_TOLERANCE:
+        advice = "" if rate and rate.pct is not None else ", which is not a percentage of value, remove it"
+        message = f"got {total:g}; the schedule has {rate.text if rate else 'no rate'}{advice}"
+        yield "/expected/expected_duty_total_rate_pct", "duty_rate", message
 
 
-def _refusal(linted: LintedCase) -> Iterator[Finding]:
-    expected = linted.expected
-    if not expected.expected_accept and expected.expected_refusal_category is None:
-        message = "any refusal would pass; add the expected category"
-        yield linted.finding("/expected/expected_refusal_category", "refusal_category_missing", message)
+def _edition(rules: TariffSuiteConfig) -> Edition | None:
+    return None if rules.schedule is None else load_edition(rules.schedule)
 
 
-def _edition(linted: LintedCase) -> Iterator[Finding]:
-    case_edition, suite_edition = linted.notes.hts_edition, linted.rules.hts_edition
-    if case_edition is None:
+def _origin(case: TariffCase, rules: TariffSuiteConfig) -> Iterator[Flaw]:
+    """Yield what the notes lack about the edition and the source of a case."""
+    edition, source = case.notes.hts_edition, case.notes.source
+    if edition is None:
         message = "the edition is missing; add the edition of the schedule that the codes come from"
-        yield linted.finding("/notes/hts_edition", "edition_missing", message)
-    elif suite_edition is not None and case_edition != suite_edition:
-        message = f'got "{case_edition}"; expected "{suite_edition}", the edition of the suite'
-        yield linted.finding("/notes/hts_edition", "edition_other", message)
-
-
-def _source(linted: LintedCase) -> Iterator[Finding]:
-    source = linted.notes.source
+        yield "/notes/hts_edition", "edition_missing", message
+    elif edition != (rules.hts_edition or edition):
+        message = f'got "{edition}"; expected "{rules.hts_edition}", the edition of the suite'
+        yield "/notes/hts_edition", "edition_other", message
     if source.startswith("ruling:") and not _RULING.fullmatch(source):
         message = f'got "{source}"; expected the number of a ruling, such as ruling:N270709'
-        yield linted.finding("/notes/source", "source_form", message)
+        yield "/notes/source", "source_form", message
 
 
-def _tags(linted: LintedCase) -> Iterator[Finding]:
-    for index, tag in enumerate(linted.notes.tags):
+def _tags(case: TariffCase, _: TariffSuiteConfig) -> Iterator[Flaw]:
+    """Yield tags that are unknown, and those of chapter and year that do not fit the case."""
+    tags, place = case.notes.tags, "/notes/tags"
+    for index, tag in enumerate(tags):
         if tag not in TAGS and not _VALUED_TAG.fullmatch(tag):
             message = f'unknown tag "{tag}"; use a tag of the tariff vocabulary, such as gri_1 or chapter_64'
-            yield linted.finding(f"/notes/tags/{index}", "tag_unknown", message)
-    yield from _chapter_tag(linted)
-    yield from _year_tag(linted)
+            yield f"{place}/{index}", "tag_unknown", message
+    chapters, years = ({tag for tag in tags if tag.startswith(name)} for name in ("chapter_", "ruling_year_"))
+    preferred = {f"chapter_{chapter(code)}" for code in case.expected.all_preferred}
+    if len(chapters) != 1:
+        yield place, "chapter_tag", f"got {len(chapters)} tags chapter_NN; expected exactly 1"
+    elif preferred and not chapters & preferred:
+        yield place, "chapter_tag", f"got {min(chapters)}; the preferred code is in {', '.join(sorted(preferred))}"
+    date, is_ruling = case.notes.date, case.notes.source.startswith("ruling:")
+    due = {f"ruling_year_{date[:4]}"} if is_ruling and date else set()
+    # the general rules find a case without its date
+    if years != due and (date or not is_ruling):
+        expected = f"{min(due)}, the year of the date" if due else "none for this source"
+        actual = ", ".join(sorted(years)) or "no tag ruling_year_YYYY"
+        yield place, "year_tag", f"got {actual}; expected {expected}"
 
 
-def _chapter_tag(linted: LintedCase) -> Iterator[Finding]:
-    tagged = _tag_values(linted, _CHAPTER_TAG)
-    if len(tagged) != 1:
-        message = f"got {len(tagged)} tags chapter_NN; expected exactly 1"
-        yield linted.finding("/notes/tags", "chapter_tag", message)
-        return
-    preferred = {chapter(code) for _, code in linted.codes("preferred_hts")}
-    if preferred and not preferred & set(tagged):
-        message = f"got chapter_{tagged[0]}; the preferred code is in chapter {', '.join(sorted(preferred))}"
-        yield linted.finding("/notes/tags", "chapter_tag", message)
-
-
-def _year_tag(linted: LintedCase) -> Iterator[Finding]:
-    years, date = _tag_values(linted, _YEAR_TAG), linted.notes.date
-    is_ruling = linted.notes.source.startswith("ruling:")
-    expected_years = [date[:4]] if is_ruling and date is not None else []
-    if years != expected_years and (date is not None or not is_ruling):
-        expected = f"ruling_year_{date[:4]}, the year of the date" if date and is_ruling else "none for this source"
-        actual = ", ".join(f"ruling_year_{year}" for year in years) or "no tag ruling_year_YYYY"
-        yield linted.finding("/notes/tags", "year_tag", f"got {actual}; expected {expected}")
-
-
-def _tag_values(linted: LintedCase, pattern: re.Pattern[str]) -> list[str]:
-    return [match[1] for tag in dict.fromkeys(linted.notes.tags) if (match := pattern.fullmatch(tag))]
-
-
-def _length(linted: LintedCase) -> Iterator[Finding]:
-    count = len(linted.case.input.input.split())
+def _texts(case: TariffCase, _: TariffSuiteConfig) -> Iterator[Flaw]:
+    """Yield a description that is too short or too long, and documents that can't be told apart."""
+    count, tags = len(case.input.input.split()), case.notes.tags
+    documents = [document.source_id for document in case.input.evidence]
     if not MIN_WORDS <= count <= MAX_WORDS:
-        message = f"got {count} words; expected {MIN_WORDS} to {MAX_WORDS}"
-        yield linted.finding("/input/input", "description_length", message)
-
-
-def _evidence(linted: LintedCase) -> Iterator[Finding]:
-    documents, tags = linted.case.input.evidence, linted.notes.tags
+        yield "/input/input", "description_length", f"got {count} words; expected {MIN_WORDS} to {MAX_WORDS}"
     if CITATION_TRAP in tags and not documents:
         message = "a citation trap needs evidence that could be quoted wrongly; add a document"
-        yield linted.finding("/input/evidence", "citation_trap_evidence", message)
+        yield "/input/evidence", "citation_trap_evidence", message
     if (EVIDENCE in tags) != bool(documents):
         message = f'the tag "{EVIDENCE}" must be present exactly if /input/evidence is not empty; add or remove it'
-        yield linted.finding("/notes/tags", "evidence_tag", message)
-    seen: set[str] = set()
-    for index, document in enumerate(documents):
-        if document.source_id in seen:
-            message = f'duplicate source_id "{document.source_id}"; a citation could refer to either, rename one'
-            yield linted.finding(f"/input/evidence/{index}/source_id", "evidence_repeated", message)
-        seen.add(document.source_id)
-
-
-def _cited_documents(linted: LintedCase) -> Iterator[Finding]:
-    expected, documents = linted.expected, [document.source_id for document in linted.case.input.evidence]
-    required = expected.must_cite or ()
-    for key in ("must_cite", "must_not_cite"):
-        for index, source in enumerate(getattr(expected, key) or ()):
-            pointer = f"/expected/{key}/{index}"
+        yield "/notes/tags", "evidence_tag", message
+    for index in _repeated(documents):
+        message = f'duplicate source_id "{documents[index]}"; a citation could refer to either, rename one'
+        yield f"/input/evidence/{index}/source_id", "evidence_repeated", message
+    required, forbidden = case.expected.must_cite or (), case.expected.must_not_cite or ()
+    for key, sources in (("must_cite", required), ("must_not_cite", forbidden)):
+        for index, source in enumerate(sources):
+            problem = ""
             if source not in documents:
-                known = ", ".join(documents) or "no key"
-                message = f'"{source}" is no document of /input/evidence; expected one of {known}'
-                yield linted.finding(pointer, "cited_document", message)
+                problem = f"is no document of /input/evidence; expected one of {', '.join(documents) or 'no key'}"
             elif key == "must_not_cite" and source in required:
-                yield linted.finding(pointer, "cited_document", f'"{source}" must be cited as well; remove one of them')
+                problem = "must be cited as well; remove one of them"
+            if problem:
+                yield f"/expected/{key}/{index}", "cited_document", f'"{source}" {problem}'
 
 
-_CASE_RULES: tuple[Callable[[LintedCase], Iterable[Finding]], ...] = (
-    _preferred,
+def _repeated(names: Sequence[str]) -> Iterator[int]:
+    """Yield the index of each name that was there before."""
+    return (index for index, name in enumerate(names) if name in names[:index])
+
+
+_CHECKS: tuple[Check, ...] = (
+    leaks,
+    _thresholds,
+    _decision,
     _code_form,
     _code_conflicts,
     _reasons,
-    _type_against_expectation,
+    _savings_conflicts,
     _savings,
-    _refusal,
-    _edition,
-    _source,
+    _total_rate,
+    _origin,
     _tags,
-    _length,
-    _evidence,
-    _cited_documents,
+    _texts,
 )
-
-
-def _schedule_findings(linted: LintedCase, edition: Edition) -> Iterator[Finding]:
-    """Check the codes and the total rate of a case against a schedule."""
-    for pointer, code in linted.codes():
-        existing = edition.existing(digits(code))
-        if existing != digits(code):
-            yield linted.finding(pointer, "code_unknown", describe_unlisted(code, existing))
-    total, preferred = linted.expected.expected_duty_total_rate_pct, linted.expected.preferred_hts
-    rate = edition.rate(digits(preferred[0])) if preferred else None
-    if total is None or not preferred:
-        return
-    pointer = "/expected/expected_duty_total_rate_pct"
-    if rate is None or rate.pct is None:
-        text = rate.text if rate else "no rate"
-        message = f"got {total:g}; the schedule has {text}, which is not a percentage of value, remove it"
-        yield linted.finding(pointer, "duty_rate", message)
-    elif abs(total - rate.pct) > RATE_TOLERANCE:
-        yield linted.finding(pointer, "duty_rate", f"got {total:g}; the schedule has {rate.text}")

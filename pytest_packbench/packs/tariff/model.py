@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self, get_args
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, NamedTuple, Self, TypeAlias, get_args
 
-from pydantic import AfterValidator, Field, StringConstraints, ValidationError, field_validator, model_validator
-from pydantic_core import InitErrorDetails, PydanticCustomError
+from pydantic import AfterValidator, Field, StringConstraints, ValidationError, model_validator
+from pydantic_core import InitErrorDetails
 
-from pytest_packbench.model.case import Case, Expected, Fraction, ListOf, Notes, StrictModel, Text, Threshold
+from pytest_packbench.model.case import Case, Expected, Fraction, ListOf, Notes, StrictModel, Text, Threshold, misfit
 from pytest_packbench.model.result import TOLERANCE
 from pytest_packbench.model.suite import Metric, SuiteConfig
 from pytest_packbench.packs.tariff.edition import EditionName, describe_unlisted, load_edition
 from pytest_packbench.packs.tariff.notation import CODE, LEVELS, Rule, digits
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterable, Iterator, Mapping
 
 CaseType = Literal["positive", "negative", "adversarial", "no_savings", "savings_possible"]
 RefusalCategory = Literal["insufficient_info", "ambiguous", "out_of_scope", "missing_evidence"]
@@ -27,34 +27,72 @@ FORBIDDEN_LEVEL = "forbidden_code"
 """The match level of a forbidden code."""
 _REFUSALS = "negative"
 _MIXED = "adversarial"
-_RANGE_LENGTH = 2
 _SEVERAL = 2
 
 
+Location: TypeAlias = tuple[str | int, ...]
+
+
+class Flaw(NamedTuple):
+    """What is wrong in a suite or a case, below the value that is being validated."""
+
+    location: Location
+    wrong: str
+    expected: str
+
+
+def _refused(flaws: Iterable[Flaw]) -> ValidationError:
+    """Return flaws as one error, each with its location."""
+    details = [
+        InitErrorDetails(type=misfit(wrong, expected), loc=place, input=None) for place, wrong, expected in flaws
+    ]
+    return ValidationError.from_exception_data("tariff", details)
+
+
 def _not_blank(value: str) -> str:
+    # not a pattern, which refuses half of a surrogate pair
     if not value.strip():
-        raise PydanticCustomError("blank", "blank", {"expected": "a description of the goods"})
+        raise ValueError(value)
     return value
-
-
-def _invalid_at(location: tuple[str, ...], problem: PydanticCustomError) -> ValidationError:
-    details = InitErrorDetails(type=problem, loc=location, input=None)
-    return ValidationError.from_exception_data("tariff", [details])
 
 
 def _rule(value: str) -> str:
     plain = re.sub(r"[^a-z0-9_]", "", value.lower()).removeprefix("gri").strip("_")
     if plain not in get_args(Rule):
-        raise PydanticCustomError("rule", "unknown rule", {"expected": f"one of {', '.join(get_args(Rule))}"})
+        raise ValueError(value)
     return plain
 
 
-RuleName = Annotated[str, AfterValidator(_rule)]
+def _at_least(least: int, expected: str) -> AfterValidator:
+    """Return the validator of a list with a least number of values; null may stand for the list."""
+
+    def check(value: tuple[Any, ...] | None) -> tuple[Any, ...] | None:
+        if value is not None and len(value) < least:
+            raise misfit(f"got {len(value)} of them", expected)
+        return value
+
+    return AfterValidator(check)
+
+
+def _range(value: tuple[float, ...]) -> tuple[float, ...]:
+    low, high = value
+    if low > high:
+        raise ValueError(value)
+    return value
+
+
+DutyRange = Annotated[
+    ListOf[float], AfterValidator(_range), Expected("two numbers in percentage points, the lower one first")
+]
+RuleName = Annotated[str, AfterValidator(_rule), Expected(f"one of {', '.join(get_args(Rule))}")]
 Code = Annotated[
     str,
     StringConstraints(pattern=rf"^[0-9]{{2}}$|{CODE}"),
     Expected("one tariff code of 2, 4, 6, 8 or 10 digits, such as 6404.11.9020"),
 ]
+
+
+Chapter = Annotated[str, StringConstraints(pattern=r"^\d{2}$"), Expected("a chapter of two digits")]
 
 
 class Evidence(StrictModel):
@@ -90,7 +128,7 @@ class Options(StrictModel):
     """
 
     max_iters: Annotated[int, Field(ge=1, le=20)] = 4
-    candidate_chapters: ListOf[Annotated[str, StringConstraints(pattern=r"^\d{2}$")]] = ()
+    candidate_chapters: ListOf[Chapter] = ()
     changes: ListOf[Change] = ()
     articles: Literal["each"] | None = None
     steps: Literal[True] = True
@@ -99,7 +137,12 @@ class Options(StrictModel):
 class TariffInput(StrictModel):
     """The verify request of a tariff case: the goods as an importer describes them."""
 
-    input: Annotated[str, AfterValidator(_not_blank), Field(json_schema_extra={"pattern": r"\S"})]
+    input: Annotated[
+        str,
+        AfterValidator(_not_blank),
+        Expected("a description of the goods"),
+        Field(json_schema_extra={"pattern": r"\S"}),
+    ]
     options: Options = Options()
     evidence: ListOf[Evidence] = ()
 
@@ -141,16 +184,9 @@ class ExpectedArticle(StrictModel):
     """
 
     name: Text
-    preferred_hts: Annotated[ListOf[Code], Field(json_schema_extra={"minItems": 1})]
+    preferred_hts: Annotated[ListOf[Code], _at_least(1, "at least one code"), Field(json_schema_extra={"minItems": 1})]
     allowed_hts: ListOf[Code] | None = ()
     must_not_hts: ListOf[Code] | None = ()
-
-    @field_validator("preferred_hts")
-    @classmethod
-    def _check_preferred(cls, value: tuple[str, ...]) -> tuple[str, ...]:
-        if not value:
-            raise PydanticCustomError("codes", "no code", {"wrong": "got no code", "expected": "at least one code"})
-        return value
 
 
 class TariffExpected(StrictModel):
@@ -183,11 +219,18 @@ class TariffExpected(StrictModel):
     preferred_hts: ListOf[Code]
     allowed_hts: ListOf[Code] | None = ()
     must_not_hts: ListOf[Code] | None = ()
-    articles: Annotated[ListOf[ExpectedArticle], Field(json_schema_extra={"minItems": 2})] | None = None
+    articles: (
+        Annotated[
+            ListOf[ExpectedArticle],
+            _at_least(_SEVERAL, "two or more; the codes of one article belong in preferred_hts"),
+            Field(json_schema_extra={"minItems": _SEVERAL}),
+        ]
+        | None
+    ) = None
     expected_accept: bool
     expected_refusal_category: RefusalCategory | None = None
     no_savings_expected: bool = False
-    duty_delta_range: ListOf[float] | None = None
+    duty_delta_range: DutyRange | None = None
     expected_duty_total_rate_pct: Annotated[float, Field(ge=0)] | None = None
     expected_duty_delta_direction: Direction | None = None
     lever_found_expected: bool | None = None
@@ -216,33 +259,6 @@ class TariffExpected(StrictModel):
         for index, target in enumerate(self.savings.targets if self.savings else ()):
             yield ("savings", "targets", index, "code"), target.code
 
-    @field_validator("expected_refusal_category", mode="before")
-    @classmethod
-    def _reject_null_as_text(cls, value: Any) -> Any:
-        if value == "null":
-            raise PydanticCustomError(
-                "null_word", "null", {"wrong": 'got the word "null"', "expected": "null without quotes"}
-            )
-        return value
-
-    @field_validator("articles")
-    @classmethod
-    def _check_articles(cls, value: tuple[ExpectedArticle, ...] | None) -> tuple[ExpectedArticle, ...] | None:
-        if value is not None and len(value) < _SEVERAL:
-            wrong = f"got {len(value)} article{'' if value else 's'}"
-            advice = "two or more; the codes of one article belong in preferred_hts"
-            raise PydanticCustomError("articles", "too few", {"wrong": wrong, "expected": advice})
-        return value
-
-    @field_validator("duty_delta_range")
-    @classmethod
-    def _check_range(cls, value: tuple[float, ...] | None) -> tuple[float, ...] | None:
-        if value is not None and (len(value) != _RANGE_LENGTH or value[0] > value[1]):
-            raise PydanticCustomError(
-                "range", "range", {"expected": "two numbers in percentage points, the lower one first"}
-            )
-        return value
-
 
 _KEYS_OF_DUTY = (
     "duty_delta_range",
@@ -261,39 +277,29 @@ KEYS_OF_ANSWERS = ("articles", "allowed_hts", "no_savings_expected", *_KEYS_OF_D
 """The keys that no rule reads where a refusal is expected."""
 
 
-def _unread(expected: TariffExpected) -> Iterator[InitErrorDetails]:
-    """Yield an error for each key of a case that no rule reads."""
+def _unread(expected: TariffExpected) -> Iterator[Flaw]:
+    """Yield each key of a case that no rule reads."""
+    unread: tuple[str, ...] = KEYS_OF_ANSWERS
+    why, advice = "a refusal", "no such key, or expected_accept: true"
     if expected.expected_accept:
+        unread, why = KEYS_OF_ONE_ARTICLE if expected.articles else (), "several articles"
+        advice = "no such key, an empty list, or no articles"
         if expected.expected_refusal_category is not None:
             wrong = "the case expects an answer, so no rule reads the category of a refusal"
-            yield _unread_at("expected_refusal_category", wrong, "null, or expected_accept: false")
-        for key in KEYS_OF_ONE_ARTICLE if expected.articles else ():
-            if getattr(expected, key) not in {None, ()}:
-                wrong = "the case expects several articles, so no rule reads this key"
-                yield _unread_at(key, wrong, "no such key, an empty list, or no articles")
-        return
-    for key in KEYS_OF_ANSWERS:
-        value = getattr(expected, key)
-        # null, an empty list and the default require nothing; 0 may be a rate
-        if value is not None and value != () and not (key == "no_savings_expected" and value is False):
-            wrong = "the case expects a refusal, so no rule reads this key"
-            yield _unread_at(key, wrong, "no such key, or expected_accept: true")
+            yield Flaw(("expected", "expected_refusal_category"), wrong, "null, or expected_accept: false")
+    for key in unread:
+        # null, an empty list and false, which forbids no savings, require nothing; 0 may be a rate
+        is_default = key == "no_savings_expected" and not expected.no_savings_expected
+        if getattr(expected, key) not in (None, ()) and not is_default:
+            yield Flaw(("expected", key), f"the case expects {why}, so no rule reads this key", advice)
 
 
-def _unlisted(expected: TariffExpected, schedule: EditionName) -> Iterator[InitErrorDetails]:
-    """Yield an error for each code of a case that is not in the schedule, so that no answer can have it."""
-    edition = load_edition(schedule)
-    for location, code in expected.codes():
-        existing = edition.existing(digits(code))
+def _unlisted(expected: TariffExpected, schedule: EditionName | None) -> Iterator[Flaw]:
+    """Yield each code of a case that is not in the schedule, so that no answer can have it."""
+    for location, code in expected.codes() if schedule else ():
+        existing = load_edition(schedule).existing(digits(code))
         if existing != digits(code):
-            details = {"wrong": describe_unlisted(code, existing), "expected": f"a code of {schedule}"}
-            problem = PydanticCustomError("unlisted", "unlisted", details)
-            yield InitErrorDetails(type=problem, loc=("expected", *location), input=None)
-
-
-def _unread_at(key: str, wrong: str, expected: str) -> InitErrorDetails:
-    problem = PydanticCustomError("unread", "unread", {"wrong": wrong, "expected": expected})
-    return InitErrorDetails(type=problem, loc=("expected", key), input=None)
+            yield Flaw(("expected", *location), describe_unlisted(code, existing), f"a code of {schedule}")
 
 
 class TariffNotes(Notes):
@@ -306,20 +312,12 @@ class TariffNotes(Notes):
         imported: values of the imported file that have no key here, or were written in another way, by JSON pointer.
     """
 
-    source: Annotated[str, StringConstraints(pattern=SOURCE)]
+    source: Annotated[
+        str, StringConstraints(pattern=SOURCE), Expected('expert, synthetic, internal, imported or "ruling:<id>"')
+    ]
     hts_edition: Text | None = None
     reasons: dict[Code, Text] = Field(default_factory=dict)
     imported: dict[str, Any] = Field(default_factory=dict)
-
-    @field_validator("source", mode="wrap")
-    @classmethod
-    def _check_source(cls, value: Any, handler: Any) -> Any:
-        try:
-            return handler(value)
-        except ValueError:
-            raise PydanticCustomError(
-                "source", "source", {"expected": 'expert, synthetic, internal, imported or "ruling:<id>"'}
-            ) from None
 
 
 class TariffCase(Case):
@@ -426,102 +424,72 @@ class TariffSuiteConfig(SuiteConfig):
     metrics: ClassVar[Mapping[str, Metric]] = FIELD_METRICS
     not_scoring: ClassVar[frozenset[str]] = SuiteConfig.not_scoring | {"allow_pass"}
 
-    def undecided(self, threshold: float, *, accepts: bool, allowed: bool = True) -> PydanticCustomError | None:
-        """Return the error of a threshold at which a wrong answer passes; None if it fails.
-
-        Args:
-            threshold: the threshold, 0 to 1.
-            accepts: whether an answer is expected, rather than a refusal.
-            allowed: whether there are allowed codes.
-        """
-        wrong = [(self.scoring.wrong_refusal_category, "a refusal of the wrong category")]
-        expected = "a higher threshold, or fewer points"
-        if accepts:
-            wrong = [(self.scoring.chapter + self.scoring.bonus, "a wrong code of the right chapter")]
-        waived = []
-        if accepts and self.allow_pass is None:
-            waived = [
-                (points + self.scoring.bonus, f"a wrong code with the right first {digits} digits")
-                for digits, points in sorted(self.scoring.ladder.items())
-            ]
-            if allowed:
-                waived.append((self.scoring.allowed + self.scoring.bonus, "an allowed code"))
-        for points, answer in (*wrong, *waived):
-            if min(1.0, points) >= threshold - TOLERANCE:
-                passing = f"{answer} passes: up to {min(1.0, points):g} points, threshold {threshold:g}"
-                advice = expected if (points, answer) in wrong else f"{expected}, or allow_pass: REASON in suite.yaml"
-                return PydanticCustomError("undecided", "undecided", {"wrong": passing, "expected": advice})
-        return None
-
     def threshold_of(self, case: TariffCase) -> float:
         """Return the lowest passing score of a case, 0 to 1: its own, its type's, or that of what it expects."""
         general = self.thresholds.accept if case.expected.expected_accept else self.thresholds.refuse
         own = case.expected.threshold
         return self.thresholds.by_type.get(case.case_type, general) if own is None else own
 
-    def article_problem(self, case: TariffCase) -> tuple[tuple[str, ...], PydanticCustomError] | None:
-        """Return the place and the error of a case of several articles that can't fail, or that asks for one code.
-
-        Args:
-            case: a case of the suite.
-        """
-        expected = case.expected
-        if case.input.options.articles is not None and not expected.articles:
-            wrong = "the request asks for a code for each article, and expected.articles is not set"
-            advice = "expected.articles, or no such option"
-            problem = PydanticCustomError("articles", "articles", {"wrong": wrong, "expected": advice})
-            return ("input", "options", "articles"), problem
-        if not expected.articles:
-            return None
-        threshold, count, scoring = self.threshold_of(case), len(expected.articles), self.scoring
-        waived = scoring.ladder.values() if self.allow_pass is None else ()
-        # one wrong article, or one too many, without a bonus
-        wrong = max((count - 1 + max((scoring.chapter, *waived))) / count, count / (count + 1))
-        answers = [(wrong, f"one wrong article of {count}")]
-        if self.allow_pass is None and any(article.allowed_hts for article in expected.articles):
-            points = (count - 1 + scoring.allowed) / count + scoring.bonus
-            answers.append((min(1.0, points), f"an allowed code for one article of {count}"))
-        for points, answer in answers:
-            if points >= threshold - TOLERANCE:
-                wrong = f"{answer} passes: up to {points:.3f} points, threshold {threshold:g}"
-                problem = PydanticCustomError(
-                    "undecided", "undecided", {"wrong": wrong, "expected": f"a threshold above {points:.3f}"}
-                )
-                return ("expected", "threshold"), problem
-        return None
-
     @model_validator(mode="after")
     def _check_thresholds(self) -> Self:
-        for threshold, accepts in self._kinds():
-            problem = self.undecided(threshold, accepts=accepts)
-            if problem is not None:
-                raise _invalid_at(("thresholds",), problem)
-        return self
-
-    def _kinds(self) -> Iterator[tuple[float, bool]]:
-        """Yield each threshold of the suite, with whether it decides about an answer or about a refusal."""
-        yield self.thresholds.accept, True
-        yield self.thresholds.refuse, False
+        limits = [(self.thresholds.accept, True), (self.thresholds.refuse, False)]
         for name, threshold in self.thresholds.by_type.items():
-            if name != _REFUSALS and name in get_args(CaseType):
-                yield threshold, True
-            if name in {_REFUSALS, _MIXED}:
-                yield threshold, False
-
-    @model_validator(mode="after")
-    def _check_case_types(self) -> Self:
-        known = get_args(CaseType)
-        for name in self.thresholds.by_type:
-            if name not in known:
-                raise PydanticCustomError(
-                    "case_type",
-                    "unknown case type",
-                    {
-                        "wrong": f'got the case type "{name}" in thresholds.by_type',
-                        "expected": f"one of {', '.join(known)}",
-                    },
-                )
+            if name not in get_args(CaseType):
+                wrong = f'got the case type "{name}" in thresholds.by_type'
+                raise misfit(wrong, f"one of {', '.join(get_args(CaseType))}")
+            limits += [(threshold, True)] if name != _REFUSALS else []
+            limits += [(threshold, False)] if name in {_REFUSALS, _MIXED} else []
+        flaws = [each for limit, accepts in limits for each in self._undecided(("thresholds",), limit, accepts=accepts)]
+        if flaws:
+            raise _refused(flaws)
         return self
+
+    def _undecided(
+        self, location: Location, threshold: float, *, accepts: bool, allowed: bool = True, articles: int = 0
+    ) -> Iterator[Flaw]:
+        """Yield each kind of wrong answer, or of wrong refusal, that passes at a threshold, 0 to 1."""
+        category = ("a refusal of the wrong category", self.scoring.wrong_refusal_category)
+        for answer, points in self._wrong_answers(articles, allowed=allowed) if accepts else [category]:
+            if min(1.0, points) >= threshold - TOLERANCE:
+                of = f" for one article of {articles}" if articles else ""
+                wrong = f"{answer}{of} passes: up to {min(1.0, points):.4g} points, threshold {threshold:g}"
+                yield Flaw(location, wrong, "a higher threshold, or fewer points")
+
+    def _wrong_answers(self, articles: int, *, allowed: bool) -> Iterator[tuple[str, float]]:
+        """Yield what may be wrong with a code, of several articles with one of them, and the most points for it."""
+        scoring, count = self.scoring, articles or 1
+        # only an allowed code for one article leaves a match of all, and so the bonus
+        bonus = 0.0 if articles else scoring.bonus
+        yield "a wrong code of the right chapter", (count - 1 + scoring.chapter) / count + bonus
+        if articles:
+            yield "a code too many", count / (count + 1)
+        if self.allow_pass is None:
+            for level, points in sorted(scoring.ladder.items()):
+                answer = f"without allow_pass: REASON, a wrong code with the right first {level} digits"
+                yield answer, (count - 1 + points) / count + bonus
+            if allowed:
+                points = (count - 1 + scoring.allowed) / count + scoring.bonus
+                yield "without allow_pass: REASON, an allowed code", points
+
+    def _flaws_of(self, case: TariffCase) -> Iterator[Flaw]:
+        """Yield what no rule reads in a case, what no answer can have, and the wrong answers that would pass."""
+        expected, articles = case.expected, case.expected.articles or ()
+        yield from _unread(expected)
+        yield from _unlisted(expected, self.schedule)
+        if case.input.options.articles is not None and not articles:
+            wrong = "the request asks for a code for each article, and expected.articles is not set"
+            yield Flaw(("input", "options", "articles"), wrong, "expected.articles, or no such option")
+        threshold = expected.threshold
+        if articles and threshold is None:
+            threshold = self.thresholds.by_type.get(case.case_type, self.thresholds.accept)
+        if threshold is not None:
+            yield from self._undecided(
+                ("expected", "threshold"),
+                threshold,
+                accepts=expected.expected_accept,
+                allowed=bool(expected.allowed_hts) or any(article.allowed_hts for article in articles),
+                articles=len(articles),
+            )
 
     @property
     def accepts_more(self) -> bool:
@@ -529,33 +497,16 @@ class TariffSuiteConfig(SuiteConfig):
         return True
 
     def narrowed(self, case_model: type[Case]) -> type[Case]:  # noqa: ARG002 - a suite's cases are those of its pack
-        """Return the model of this suite's cases: at no case's own threshold a wrong answer may pass."""
+        """Return the model of this suite's cases: at no threshold of a case a wrong answer may pass."""
         rules = self
 
         class CaseOfSuite(TariffCase):
             @model_validator(mode="after")
             def _check_expectations(self) -> Self:
-                unread = list(_unread(self.expected))
-                unlisted = [] if rules.schedule is None else list(_unlisted(self.expected, rules.schedule))
-                if unread or unlisted:
-                    raise ValidationError.from_exception_data("tariff", [*unread, *unlisted])
-                return self
-
-            @model_validator(mode="after")
-            def _check_articles(self) -> Self:
-                problem = rules.article_problem(self)
-                if problem is not None:
-                    raise _invalid_at(*problem)
-                return self
-
-            @model_validator(mode="after")
-            def _check_threshold(self) -> Self:
-                expected = self.expected
-                if expected.threshold is not None:
-                    allowed = bool(expected.allowed_hts)
-                    problem = rules.undecided(expected.threshold, accepts=expected.expected_accept, allowed=allowed)
-                    if problem is not None:
-                        raise _invalid_at(("expected", "threshold"), problem)
+                # the suite knows its own models
+                flaws = list(rules._flaws_of(self))
+                if flaws:
+                    raise _refused(flaws)
                 return self
 
         return CaseOfSuite

@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING
 
 from pytest_packbench.model.answer import total_of
 from pytest_packbench.model.authoring import Tools
-from pytest_packbench.model.pack import LintOption
 from pytest_packbench.model.result import Term, judged
 from pytest_packbench.packs import read_starter
 from pytest_packbench.packs.tariff.judged import Judged
@@ -14,7 +13,7 @@ from pytest_packbench.packs.tariff.notation import dotted, is_under
 from pytest_packbench.packs.tariff.scoring import terms
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
     from pathlib import Path
 
     from pytest_packbench.model.authoring import FiledCase, Finding, Importer, Starter
@@ -25,7 +24,6 @@ if TYPE_CHECKING:
 class TariffTools(Tools):
     """The tools of tariff suites."""
 
-    lint_options = (LintOption(name="hts", help="the file of the tariff schedule, to check codes and duty rates"),)
     own_lint_rules = frozenset(
         {
             # notes, tags and texts as the bundled suite has them
@@ -41,12 +39,15 @@ class TariffTools(Tools):
     )
 
     def lint(
-        self, cases: Sequence[FiledCase], rules: TariffSuiteConfig, options: Mapping[str, Path]
-    ) -> Iterator[Finding]:
+        self,
+        cases: Sequence[FiledCase],
+        rules: TariffSuiteConfig,
+        options: Mapping[str, Path],  # noqa: ARG002 - the signature of all packs
+    ) -> Iterable[Finding]:
         """Return the findings of the lint rules; see `lint.lint`."""
         from pytest_packbench.packs.tariff import lint  # needed by `packbench lint` only
 
-        return lint.lint(cases, rules, options)
+        return lint.lint(cases, rules)
 
     def importers(self) -> tuple[Importer, ...]:
         """Return the importer of suites of the original harness."""

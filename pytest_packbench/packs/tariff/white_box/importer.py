@@ -12,8 +12,8 @@ from pytest_packbench.cases.load import JsonError, parse_json
 from pytest_packbench.files import LIMITS, read_regular, why_unreadable
 from pytest_packbench.model.authoring import CaseDraft, Importer, SourceFlaw, SourceRemark
 from pytest_packbench.model.errors import json_pointer
-from pytest_packbench.packs.tariff.white_box.cases import MappingError, to_case
-from pytest_packbench.packs.tariff.white_box.original import document
+from pytest_packbench.packs.tariff.white_box.cases import to_case, written_id
+from pytest_packbench.packs.tariff.white_box.original import document as as_document
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -24,11 +24,6 @@ CASES = "cases"
 _IMPORT = LIMITS["import"]
 # a repository may have other folders of cases
 _PLACES = ("storage/benchmarks", "benchmarks", "")
-_SAME = {
-    "input": "this input",
-    "options": "this input with these options",
-    "evidence": "this input with this evidence",
-}
 _DATA = (".json", ".jsonl", ".yaml", ".yml", ".csv")
 _SUITE = """\
 # imported from the original harness, white-box
@@ -45,20 +40,60 @@ _WITHOUT_RESULTS = """
 # the pipeline under test; without it, that of the pack
 # target: package.module:function
 """
+LINES = ".jsonl"
+_UNKNOWN = "unknown"
+_SCRIPTED = frozenset({"fixture", "mock", "stub"})
+_RESULT_KEYS = frozenset({"status", "iterations", "tariff_dossier", "proof"})
+_WRAPPED = ("result", "payload")
+_IDS = ("case_id", "case", "id", "test_id")
+_SCRIPT = (
+    "contains proposals and critiques of a model but no result, so it is no recording: only the pipeline that they "
+    "belong to can make a result of them"
+)
 
 
 class SourceSuite(NamedTuple):
-    """A suite of the source.
+    """A suite of the source: its folder, and its folder of cases, which may be the same."""
 
-    Attributes:
-        name: its name.
-        folder: its folder.
-        cases: its folder of cases.
-    """
-
-    name: str
     folder: Path
     cases: Path
+
+    @property
+    def name(self) -> str:
+        """The name of the suite."""
+        return self.folder.resolve().name
+
+
+class Document(NamedTuple):
+    """A JSON document of a file: its place, the name of its file, or none of a line, and its content."""
+
+    place: str
+    name: str
+    content: Any
+
+
+class StoredResult(NamedTuple):
+    """A result with what its file says about it.
+
+    Attributes:
+        place: the file, with the line of a file of lines.
+        payload: the result.
+        case_id: the id of its case, from the file or its name.
+        request: the request that it answers; empty if the file does not state it.
+        recording: the cassette, without case, input and target.
+    """
+
+    place: str
+    payload: dict[str, Any]
+    case_id: str
+    request: dict[str, Any]
+    recording: dict[str, Any]
+
+    def belongs_to(self, case: dict[str, Any]) -> bool:
+        """Return whether it answers a case of the original: its request, else its id."""
+        if self.request:
+            return _asked(self.request) == _asked(case.get("input"))
+        return self.case_id in (case.get("id"), written_id(case.get("id")))
 
 
 class WhiteBox(Importer):
@@ -97,60 +132,44 @@ class WhiteBox(Importer):
             raise ValueError(f"--suite: {folder} contains the suites {names}; pass the folder of one of them")
         for suite in suites:
             name = arguments.suite or suite.name
-            if os.path.realpath(root / name) == os.path.realpath(suite.folder):
+            if (root / name).resolve() == suite.folder.resolve():
                 raise ValueError(
                     f"{suite.folder} is where the suite {name} would be written; write to another folder with --root"
                 )
             values = {**vars(arguments), "suite": name, "source": suite, "several": len(suites) > 1}
             yield argparse.Namespace(**values)
 
-    def read(self, arguments: argparse.Namespace) -> Iterator[CaseDraft | SourceFlaw | SourceRemark]:
+    def read(self, arguments: argparse.Namespace) -> Iterator[CaseDraft | SourceRemark]:
         """Yield the cases of one suite with their recordings, then what became of the other files."""
-        suite: SourceSuite = arguments.source
-        entries = list(_cases(suite.cases))
-        found = _Results([entry for entry in entries if isinstance(entry, _Read)])
-        others = list(found.assign(stored_results(_result_files(arguments))))
+        entries = list(_documents(_data_files(arguments.source.cases)))
+        cases = [each for each in entries if isinstance(each, Document) and isinstance(each.content, dict)]
+        recordings, others = _assigned(cases, _results(arguments))
         for entry in entries:
-            if isinstance(entry, _Read):
-                yield CaseDraft(place=entry.place, case=entry.case, recording=found.recordings.get(entry.place))
-            else:
+            if not isinstance(entry, Document):
                 yield entry
+            elif isinstance(entry.content, dict):
+                yield CaseDraft(place=entry.place, case=to_case(entry.content), recording=recordings.get(entry.place))
+            else:
+                yield SourceFlaw(place=entry.place, message="not a case; expected a JSON object")
         yield from others
 
     def files(self, arguments: argparse.Namespace) -> Mapping[str, str]:
         """Return the rules of a new suite: those of the original, and whether results are replayed."""
-        has_results = any(isinstance(result, StoredResult) for result in stored_results(_result_files(arguments)))
+        has_results = any(isinstance(result, StoredResult) for result in _results(arguments))
         return {"suite.yaml": _SUITE + (_WITH_RESULTS if has_results else _WITHOUT_RESULTS)}
-
-
-class _Read(NamedTuple):
-    """A case that could be mapped: its place, the case, and its input and id as they were read."""
-
-    place: str
-    case: dict[str, Any]
-    case_input: object
-    id: str
 
 
 def source_suites(folder: Path) -> list[SourceSuite]:
     """Return the suites of a folder, sorted by name: those with a folder of cases, or the folder itself."""
-    if (folder / CASES).is_dir():
-        return [_suite(folder)]
     if folder.resolve().name == CASES:
-        return [_suite(folder.resolve().parent)]
+        folder = folder.resolve().parent
+    if (folder / CASES).is_dir():
+        return [SourceSuite(folder, folder / CASES)]
     for place in _PLACES:
         found = sorted((folder / place).glob(f"*/{CASES}"))
-        if suites := [_suite(cases.parent) for cases in found if cases.is_dir()]:
+        if suites := [SourceSuite(cases.parent, cases) for cases in found if cases.is_dir()]:
             return suites
-    return [SourceSuite(_name(folder), folder, folder)] if any(_data_files(folder)) else []
-
-
-def _suite(folder: Path) -> SourceSuite:
-    return SourceSuite(_name(folder), folder, folder / CASES)
-
-
-def _name(folder: Path) -> str:
-    return folder.resolve().name
+    return [SourceSuite(folder, folder)] if any(_data_files(folder)) else []
 
 
 def _data_files(folder: Path) -> Iterator[Path]:
@@ -162,230 +181,146 @@ def _data_files(folder: Path) -> Iterator[Path]:
                 yield Path(parent) / name
 
 
-def _cases(folder: Path) -> Iterator[_Read | SourceFlaw]:
-    for file in _data_files(folder):
-        place = file.as_posix()
-        if file.suffix.lower() != ".json":
-            yield SourceFlaw(place=place, message="not a case of white-box; expected a .json file, or no data file")
-            continue
-        try:
-            data = parse_json(read_regular(file, _IMPORT), _IMPORT)
-            yield _Read(place, to_case(data), data["input"], data["id"])
-        except OSError as error:
-            yield SourceFlaw(place=place, message=why_unreadable(error))
-        except (JsonError, MappingError) as error:
-            yield SourceFlaw(place=place, message=str(error.problem))
-        except RecursionError:
-            yield SourceFlaw(place=place, message="nested too deeply; expected a JSON object of a few levels")
-
-
-def _result_files(arguments: argparse.Namespace) -> Iterator[Path]:
-    suite: SourceSuite = arguments.source
-    if suite.folder != suite.cases:
-        yield from (file for file in _data_files(suite.folder) if suite.cases not in file.parents and _is_json(file))
-    for path in arguments.results:
-        if path.is_file() and not arguments.several:
-            yield path
-        else:
-            folder = path / _name(suite.folder) if arguments.several else path
-            yield from filter(_is_json, _data_files(folder))
-
-
-def _is_json(file: Path) -> bool:
-    return file.suffix.lower() in {".json", LINES}
-
-
-class _Results:
-    """Which stored result is the recording of which case.
-
-    Attributes:
-        recordings: the recordings by the place of their case.
-    """
-
-    def __init__(self, cases: Iterable[_Read]) -> None:
-        self._cases = list(cases)
-        self._found: dict[str, list[StoredResult]] = {}
-        self.recordings: dict[str, dict[str, Any]] = {}
-
-    def assign(
-        self, results: Iterable[StoredResult | SourceFlaw | SourceRemark]
-    ) -> Iterator[SourceFlaw | SourceRemark]:
-        """Give each case the result of its request, else of its id; yield what is no recording, and why."""
-        for result in results:
-            if not isinstance(result, StoredResult):
-                yield result
-                continue
-            cases, reason = self._cases_of(result)
-            if reason:
-                yield SourceRemark(place=result.place, message=reason)
-            for case in cases:
-                self._found.setdefault(case.place, []).append(result)
-        for case in self._cases:
-            yield from self._decide(case, self._found.get(case.place, []))
-
-    def _decide(self, case: _Read, found: list[StoredResult]) -> Iterator[SourceFlaw]:
-        if not found:
-            return
-        first, *others = found
-        different = next((other for other in others if other.payload != first.payload), None)
-        if different is None:
-            self.recordings[case.place] = first.recording
-        else:
-            # nothing says which of them is the right one
-            message = f"another result of the case {case.id} than {first.place}, so none was imported; remove one"
-            yield SourceFlaw(place=different.place, message=message)
-
-    def _cases_of(self, result: StoredResult) -> tuple[list[_Read], str]:
-        if result.request is None:
-            cases = [case for case in self._cases if result.case_id in {case.id, case.case["id"]}]
-            return cases, "" if cases else f'no case of the suite has the id "{result.case_id}"'
-        keys = [differs(result.request, case.case_input) for case in self._cases]
-        cases = [case for case, key in zip(self._cases, keys, strict=True) if not key]
-        if cases:
-            return cases, ""
-        nearest = next((key for key in keys if key not in {"", "input"}), "input")
-        return [], f"/request/{nearest}: no case of the suite has {_SAME[nearest]}"
-
-
-LINES = ".jsonl"
-_UNKNOWN = "unknown"
-_SCRIPTED = frozenset({"fixture", "mock", "stub"})
-_RESULT_KEYS = frozenset({"status", "iterations", "tariff_dossier", "proof"})
-_WRAPPED = ("result", "payload")
-_IDS = ("case_id", "case", "id", "test_id")
-_SCRIPT = (
-    "contains proposals and critiques of a model but no result, so it is no recording: only the pipeline that they "
-    "belong to can make a result of them"
-)
-
-
-class StoredResult(NamedTuple):
-    """A result with what its file says about it.
-
-    Attributes:
-        place: the file, with the line of a file of lines.
-        payload: the result.
-        case_id: the id of its case, from the file or its name; empty if the request is stated.
-        request: the request that it answers; None if the file does not state it.
-        recording: the cassette, without case, input and target.
-    """
-
-    place: str
-    payload: dict[str, Any]
-    case_id: str
-    request: dict[str, Any] | None
-    recording: dict[str, Any]
-
-
-def stored_results(files: Iterable[Path]) -> Iterator[StoredResult | SourceFlaw | SourceRemark]:
-    """Read the results of files: JSON with one result, a list or an object of several, or JSON Lines."""
+def _documents(files: Iterable[Path]) -> Iterator[Document | SourceFlaw]:
+    """Yield the JSON documents of files: one each, or one a line of a file of lines."""
     for file in files:
         place = file.as_posix()
         try:
-            if file.suffix.lower() == LINES:
-                for line in case_lines(file):
-                    yield from _document(f"{place}:{line.number}", line.raw, stem="")
-            else:
-                yield from _document(place, read_regular(file, _IMPORT), stem=file.stem)
+            is_lines = file.suffix.lower() == LINES
+            raws = [(f"{place}:{line.number}", "", line.raw) for line in case_lines(file)] if is_lines else []
+            raws = raws if is_lines else [(place, file.stem, read_regular(file, _IMPORT))]
         except OSError as error:
             yield SourceFlaw(place=place, message=why_unreadable(error))
+            continue
+        for where, name, raw in raws:
+            try:
+                yield Document(where, name, parse_json(raw, _IMPORT))
+            except JsonError as error:
+                yield SourceFlaw(place=where, message=str(error))
 
 
-def _document(place: str, raw: bytes, *, stem: str) -> Iterator[StoredResult | SourceFlaw | SourceRemark]:
-    try:
-        data = parse_json(raw, _IMPORT)
-    except JsonError as error:
-        yield SourceFlaw(place=place, message=str(error))
-        return
-    if isinstance(data, list):
-        for index, entry in enumerate(data):
-            yield _one(f"{place}: /{index}", entry, name="")
-    elif isinstance(data, dict) and data and all(_has_result(entry) for entry in data.values()):
-        # results by the ids of their cases; a single result has a text or a list somewhere
-        for name, entry in data.items():
-            yield _one(f"{place}: {json_pointer([name])}", entry, name=name)
+def _results(arguments: argparse.Namespace) -> Iterator[StoredResult | SourceRemark]:
+    """Yield the results of a suite: those in its folder, and those of `--results`."""
+    suite: SourceSuite = arguments.source
+    places = [path / suite.name if arguments.several else path for path in arguments.results]
+    places += [suite.folder] if suite.folder != suite.cases else []
+    files = (file for path in places for file in ([path] if path.is_file() else _data_files(path)))
+    wanted = (file for file in files if suite.cases not in file.parents and file.suffix.lower() in {".json", LINES})
+    for each in _documents(wanted):
+        if isinstance(each, SourceFlaw):
+            yield each
+        else:
+            yield from map(_result, _entries(each))
+
+
+def _entries(document: Document) -> Iterator[Document]:
+    """Yield the members of a list, and of an object with a result for each id; else the document itself."""
+    content = document.content
+    if isinstance(content, list):
+        for index, entry in enumerate(content):
+            yield Document(f"{document.place}: /{index}", "", entry)
+    # a single result has a text or a list somewhere
+    elif isinstance(content, dict) and content and None not in map(_payload, content.values()):
+        for name, entry in content.items():
+            yield Document(f"{document.place}: {json_pointer([name])}", name, entry)
     else:
-        yield _one(place, data, name=stem)
+        yield document
 
 
-def _has_result(data: object) -> bool:
-    if not isinstance(data, dict):
-        return False
-    return bool(_RESULT_KEYS & data.keys()) or any(isinstance(data.get(key), dict) for key in _WRAPPED)
+def _payload(content: object) -> dict[str, Any] | None:
+    """Return the result of an object: under a key, or the object itself; None if it has none."""
+    whole = _object(content)
+    wrapped = next((whole[key] for key in _WRAPPED if isinstance(whole.get(key), dict)), None)
+    if wrapped is None:
+        return whole if _RESULT_KEYS & whole.keys() else None
+    proof = whole.get("proof")
+    return {**wrapped, "proof": wrapped.get("proof", proof)} if isinstance(proof, dict) else wrapped
 
 
-def _one(place: str, data: object, *, name: str) -> StoredResult | SourceFlaw | SourceRemark:
-    if not isinstance(data, dict) or not _has_result(data):
-        is_script = isinstance(data, dict) and bool({"proposals", "critics"} & data.keys())
+def _result(document: Document) -> StoredResult | SourceRemark:
+    whole, payload = _object(document.content), _payload(document.content)
+    if payload is None:
         known = ", ".join((*_WRAPPED, *sorted(_RESULT_KEYS)))
-        return SourceRemark(place=place, message=_SCRIPT if is_script else f"no result: none of the keys {known}")
-    wrapped = next((data[key] for key in _WRAPPED if isinstance(data.get(key), dict)), None)
+        reason = _SCRIPT if {"proposals", "critics"} & whole.keys() else f"no result: none of the keys {known}"
+        return SourceRemark(place=document.place, message=reason)
     # a result that stands alone says nothing else
-    payload, stated = (data, {}) if wrapped is None else (wrapped, data)
-    if "proof" not in payload and isinstance(stated.get("proof"), dict):
-        payload = {**payload, "proof": stated["proof"]}
-    request = stated.get("request")
-    is_stated = isinstance(request, dict) and request.get("input") is not None
-    case_id = _case_id(data) or name
-    if not is_stated and not case_id:
-        return SourceFlaw(place=place, message="/case_id: the key is missing; expected the id of the case")
-    metadata = stated.get("metadata")
-    metadata = metadata if isinstance(metadata, dict) else {}
+    stated = {} if payload is whole else whole
+    request, case_id = _object(stated.get("request")), _case_id(whole) or document.name
+    if request.get("input") is None:
+        request = {}
+    if not request and not case_id:
+        return SourceFlaw(place=document.place, message="/case_id: the key is missing; expected the id of the case")
+    metadata = _object(stated.get("metadata"))
     backend, model = _model(payload, metadata)
-    return StoredResult(
-        place=place,
-        payload=payload,
-        case_id="" if is_stated else case_id,
-        request=request if is_stated else None,
-        recording={
-            "origin": "recorded",
-            "llm_backend": backend,
-            "llm_model": model,
-            "recorded_at": _text(metadata.get("timestamp")) or None,
-            "conditions": {
-                "target": {"kind": "python", "address": RESULTS},
-                # the version of the pack that scored it there is not one of ours
-                "pack": {"name": "tariff"},
-            },
-            "exchanges": [{"role": "verify", "answer": document(payload)}],
+    recording = {
+        "origin": "recorded",
+        "llm_backend": backend,
+        "llm_model": model,
+        "recorded_at": _text(metadata.get("timestamp")) or None,
+        "conditions": {
+            "target": {"kind": "python", "address": RESULTS},
+            # the version of the pack that scored it there is not one of ours
+            "pack": {"name": "tariff"},
         },
-    )
+        "exchanges": [{"role": "verify", "answer": as_document(payload)}],
+    }
+    return StoredResult(document.place, payload, case_id, request, recording)
 
 
-def _case_id(data: Mapping[str, Any]) -> str:
+def _assigned(
+    cases: Iterable[Document], results: Iterable[StoredResult | SourceRemark]
+) -> tuple[dict[str, dict[str, Any]], list[SourceRemark]]:
+    """Return the recordings by the place of their case, and what is no recording, with the reason."""
+    found: dict[str, list[StoredResult]] = {case.place: [] for case in cases}
+    others = []
+    for result in results:
+        if not isinstance(result, StoredResult):
+            others.append(result)
+            continue
+        belonging = [case.place for case in cases if result.belongs_to(case.content)]
+        if not belonging:
+            what = "this request" if result.request else f'the id "{result.case_id}"'
+            others.append(SourceRemark(place=result.place, message=f"no case of the suite has {what}"))
+        for place in belonging:
+            found[place].append(result)
+    for place, (first, *more) in ((place, each) for place, each in found.items() if each):
+        different = next((other for other in more if other.payload != first.payload), None)
+        if different is not None:
+            # nothing says which of them is the right one
+            message = f"another result of {place} than {first.place}, so none was imported; remove one"
+            others.append(SourceFlaw(place=different.place, message=message))
+            found[place] = []
+    return {place: each[0].recording for place, each in found.items() if each}, others
+
+
+def _asked(request: object) -> list[object]:
+    """Return what a request asks; null, an empty list and an absent key are the same."""
+    own = request if isinstance(request, dict) else {"input": request}
+    return [own.get(key) or None for key in ("input", "options", "evidence")]
+
+
+def _case_id(whole: Mapping[str, Any]) -> str:
     """Return the id of the case that a result names; empty if it names none."""
-    case = data.get("case")
-    if isinstance(case, dict):
-        return _text(case.get("id"))
     # ids in records have the suite and the type in front
-    names = (_text(data.get(key)).rpartition(":")[2] for key in _IDS)
-    return next(filter(None, names), "")
-
-
-def differs(request: Mapping[str, Any], case_input: object) -> str:
-    """Return the key in which a recorded request differs from a case's as it was read; empty if it is the same."""
-    own = case_input if isinstance(case_input, dict) else {"input": case_input}
-    for key in ("input", "options", "evidence"):
-        # null, an empty list and an absent key are the same request
-        if (request.get(key) or None) != (own.get(key) or None):
-            return key
-    return ""
+    names = (_text(whole.get(key)).rpartition(":")[2] for key in _IDS)
+    return _text(_object(whole.get("case")).get("id")) or next(filter(None, names), "")
 
 
 def _model(payload: Mapping[str, Any], metadata: Mapping[str, Any]) -> tuple[str, str]:
     """Return the backend and the model that a file states, `unknown` where it doesn't."""
-    routing = payload.get("model_routing")
-    routing = routing if isinstance(routing, dict) else {}
-    proposer, critic = (
-        part if isinstance(part, dict) else {} for part in (routing.get("proposer"), routing.get("critic"))
-    )
+    routing = _object(payload.get("model_routing"))
+    proposer = _object(routing.get("proposer"))
     backend = _text(proposer.get("provider")) or _text(metadata.get("model_provider")) or _UNKNOWN
     model = _text(proposer.get("model")) or _text(metadata.get("model_id")) or _UNKNOWN
-    judge = _text(critic.get("model"))
-    if judge and judge != model:
+    judge = _text(_object(routing.get("critic")).get("model"))
+    if judge not in {"", model}:
         model = f"{model}, critic {judge}"
     # answers of a script are none of a model's
     return ("stub" if backend in _SCRIPTED else backend), model
+
+
+def _object(value: object) -> dict[str, Any]:
+    return value if isinstance(value, dict) else {}
 
 
 def _text(value: object) -> str:

@@ -17,7 +17,7 @@ KNOWN = (*KNOWN, "missing_best_option", "mutation_missing_evidence", "missing")
 """The reasons that have a category of their own; the first of them in a list decides."""
 UNREACHED = "llm_unavailable"
 _GATES = ("citation_gate_result", "missing_evidence_gate_result")
-_LEVER = "lever_1"
+_LEVER = "lever_{}"
 
 
 def document(result: dict[str, Any]) -> dict[str, Any]:
@@ -52,17 +52,17 @@ def _document(result: dict[str, Any]) -> dict[str, Any]:
     stated_order = trace.get("sequence_ok")
     in_order = False if last.get("sequence_violations") else None if stated_order is None else bool(stated_order)
     base, best = (_part(dossier.get(name) or {}) for name in ("baseline", "optimized"))
-    selected = (stated.get("lever_proof") or {}).get("selected_levers") or ([{}] if _improves(base, best) else [])
+    code, delta = (best or base or {}).get("hts_code"), _delta(base, best)
+    # a lower rate is a lever, if none is listed
+    levers = (stated.get("lever_proof") or {}).get("selected_levers") or ([{}] if delta < 0 else [])
     return {
         **found,
         "status": "verified",
         "tariff_dossier": {
             "gri_trace": {"sequence_ok": in_order},
             "baseline": base,
-            "optimized": best and {**best, "what_if_id": _LEVER},
-            "what_if_candidates": [_lever(number, each, base, best) for number, each in enumerate(selected, 1)]
-            if base or best
-            else [],
+            "optimized": best and {**best, "what_if_id": _LEVER.format(1)},
+            "what_if_candidates": [_lever(number, each, code, delta) for number, each in enumerate(levers, 1) if code],
         },
     }
 
@@ -75,27 +75,22 @@ def _part(plain: dict[str, Any]) -> dict[str, Any] | None:
     return {"hts_code": plain["hts_code"], "duty_rate_pct": None if rate is None else float(rate)}
 
 
-def _delta(base: dict[str, Any] | None, best: dict[str, Any] | None) -> float | None:
+def _delta(base: dict[str, Any] | None, best: dict[str, Any] | None) -> float:
+    """Return the optimised rate minus the baseline's, percentage points; 0 where either is not stated."""
     before, after = (part["duty_rate_pct"] if part else None for part in (base, best))
-    return None if before is None or after is None else after - before
+    return 0.0 if before is None or after is None else after - before
 
 
-def _improves(base: dict[str, Any] | None, best: dict[str, Any] | None) -> bool:
-    return (_delta(base, best) or 0.0) < 0
-
-
-def _lever(
-    number: int, plain: dict[str, Any], base: dict[str, Any] | None, best: dict[str, Any] | None
-) -> dict[str, Any]:
+def _lever(number: int, plain: dict[str, Any], code: str, delta: float) -> dict[str, Any]:
     """Return a selected lever as a what-if, with proof if each of its plausibility checks passed."""
     checks = (plain.get("gate_results") or {}).get("plausibility") or []
     listed = [checks] if isinstance(checks, dict) else checks
     is_proved = bool(listed) and all(check.get("ok") is True for check in listed)
     return {
-        "id": f"lever_{number}",
+        "id": _LEVER.format(number),
         "change": "lever",
         "steps": [step.get("label") or "step" for step in plain.get("sequence") or ()],
-        "expected_hts": (best or base or {}).get("hts_code"),
-        "estimated_duty_delta": _delta(base, best) or 0.0,
+        "expected_hts": code,
+        "estimated_duty_delta": delta,
         "required_evidence": ["plausibility"] if is_proved else [],
     }
