@@ -17,7 +17,6 @@ from pytest_packbench.engine.trial_results import CaseRef, build_result, ended_a
 from pytest_packbench.model.report import StoredRun
 from pytest_packbench.model.request import AnswerProblem, ModelAnswer, VerifyContext, VerifyRequest
 from pytest_packbench.model.result import EFFECTS, KEPT, VERDICTS, ended_from, ended_line, reported
-from pytest_packbench.packs.agent_safety.pack import AgentSafetyPack
 from pytest_packbench.packs.tariff.target import verify
 from tests.unit import safety_runs, tariff_cases
 from tests.unit.attempts import FakeBackend, RunnerContext, context, job, model_request
@@ -128,7 +127,7 @@ def test_the_reference_target_of_tariffs_refuses_nothing_that_its_model_did_not_
 
 
 def test_a_safety_answer_that_nobody_can_read_shows_nothing_with_and_without_a_guard() -> None:
-    case, pack = safety_runs.case(), AgentSafetyPack()
+    case, pack = safety_runs.case(), safety_runs.PACK
     removed = {"hook": "redact.on_tool_output", "decision": "replace", "rule": None}
     unread = pack.unread(case, "truncated_answer", "cut off", safety_runs.RULES)
     assert (unread.verdict, unread.kind, unread.score) == ("vacuous", "truncated_answer", None)
