@@ -208,7 +208,7 @@ def summary_lines(conclusion: Conclusion, *, max_cases: int = MAX_CASES) -> list
 
 def _first_sentences(conclusion: Conclusion) -> list[str]:
     """Return what a reader has to know before the numbers: how many cases there are, and what they can show."""
-    return [totals_line(conclusion.statistics.totals), *caveats(conclusion.run, conclusion.statistics)]
+    return [totals_line(conclusion.statistics.totals), *caveats(conclusion)]
 
 
 def totals_line(totals: Totals) -> str:
@@ -449,11 +449,16 @@ def depth_table(statistics: Statistics) -> Table:
 
 def refusals_table(statistics: Statistics) -> Table:
     """Return the refusals that were expected and those that were not, if there are any."""
-    of = statistics.refusals
+    of, unread = statistics.refusals, statistics.unread_answers
     rows = [("refusal", of.due_refused, of.due_answered), ("answer", of.undue_refused, of.undue_answered)]
     if not (of.due_refused or of.due_answered or of.undue_refused):
         rows = []
-    return Table("Refusals", ("expected", "refused", "answered"), rows, numbers=(1, 2))
+    head: tuple[str, ...] = ("expected", "refused", "answered")
+    if not any(unread):
+        return Table("Refusals", head, rows, numbers=(1, 2))
+    # what nobody can read is no answer
+    split = [(*row[:2], row[2] - none, none) for row, none in zip(rows, unread, strict=False)]
+    return Table("Refusals", (*head, "can't be read"), split, numbers=(1, 2, 3))
 
 
 def trend_table(title: str, points: Sequence[Outline], known: Iterable[Mapping[str, Any]]) -> Table:

@@ -153,7 +153,7 @@ def run_html(
     suffix, level = (f"-{number + 1}", 2) if several else ("", 1)
     backend = f"{run.backend} / {run.model}" if run.backend and run.model else ""
     made = (run.suite, f"{run.mode} mode", run.target, backend, minute(run.finished_at), run.run_id)
-    limits = Section(_LIMITS, [Points([*caveats(run, conclusion.statistics), *page.notes])])
+    limits = Section(_LIMITS, [Points([*caveats(conclusion), *page.notes])])
     everything = run_verdict(conclusion), " · ".join(filter(None, made)), [*_tiles(page)], [limits], sections
     verdict, eyebrow, tiles, said, sections = with_texts(everything, redact)
     status = verdict_cell(verdict.status)
