@@ -464,10 +464,16 @@ def run_verdict(conclusion: Conclusion) -> RunVerdict:
     )
 
 
+# the figures of packs that say how many cases an attack reached
+_EXPOSURE = "exposure"
+
+
 def caveats(conclusion: Conclusion) -> list[str]:
-    """Return what a run measures and what it does not, in sentences that may contain names from cases and answers."""
-    run, statistics = conclusion.run, conclusion.statistics
-    sentences = [exposure_sentence(statistics.exposure)] if statistics.exposure is not None else []
+    """Return what the run measures and what it does not, in sentences that may contain names from cases and answers."""
+    run, statistics, exposure = conclusion.run, conclusion.statistics, conclusion.statistics.exposure
+    # a figure of the pack says it more exactly, by agent
+    is_figure = any(figure.name.startswith(_EXPOSURE) for figure in conclusion.figures)
+    sentences = [exposure_sentence(exposure)] if exposure is not None and not is_figure else []
     sentences.append(_origin_of_answers(run, statistics))
     if run.mode == "fixture" and statistics.totals.stale:
         stale, cases = statistics.totals.stale, pluralize(statistics.totals.selected, "case")
@@ -513,8 +519,9 @@ def _failures(conclusion: Conclusion) -> Iterator[str]:
         yield f"{verdicts['failed']} of {pluralize(n, 'judged case')} failed"
     if verdicts["error"]:
         yield f"{pluralize(verdicts['error'], 'case')} ended in error"
-    if verdicts["vacuous"] and is_broken("vacuous", run.mode):
-        yield f"{pluralize(verdicts['vacuous'], 'case')} could not have failed (vacuous)"
+    vacuous = verdicts["vacuous"] - conclusion.statistics.unread
+    if vacuous and is_broken("vacuous", run.mode):
+        yield f"{pluralize(vacuous, 'case')} could not have failed (vacuous)"
     if conclusion.measured_nothing:
         yield "no case was judged, so this run measured nothing"
     unseen = conclusion.baseline is not None and conclusion.baseline.fails_unseen

@@ -22,7 +22,7 @@ from pytest_packbench.analysis.labels import Confusion
 from pytest_packbench.analysis.statistics import format_with_bounds, wilson_interval
 from pytest_packbench.model.errors import pluralize
 from pytest_packbench.model.report import Depth, Exposure, Group, PassAt, Refusals, Totals, TrialFigures
-from pytest_packbench.model.result import FIXTURE, QUARANTINE, TOLERANCE, VERDICTS, Result, Score, values_of
+from pytest_packbench.model.result import FIXTURE, QUARANTINE, TOLERANCE, UNREAD, VERDICTS, Result, Score, values_of
 from pytest_packbench.model.run import BUNDLED, CLUSTER_SETTING, Run
 from pytest_packbench.model.suite import AUTHORED, EXPOSURE, GENERAL_METRICS, MEAN_SCORE, Metric, Profile
 
@@ -428,6 +428,9 @@ class Statistics(NamedTuple):
         remarks: number of cases by what has changed since their recording.
         trials: what repeating the cases showed; None if each had one trial.
         exposure: how many cases could have failed; None if all that ran could.
+        unread: vacuous cases whose answer nobody could read.
+        unread_answers: among the answers of `refusals`, those that nobody could read: of cases that expect a refusal,
+            and of those that expect an answer.
     """
 
     totals: Totals
@@ -441,6 +444,8 @@ class Statistics(NamedTuple):
     remarks: Mapping[str, int]
     trials: TrialFigures | None
     exposure: Exposure | None
+    unread: int
+    unread_answers: tuple[int, int]
 
     @property
     def all_authored(self) -> bool:
@@ -535,7 +540,9 @@ class Numbers:
         quarantine = case.score.kind if case.score.quarantined else ""
         facets = tuple([facet for facet in self._excluded if case.case.facets.get(facet[0]) == facet[1]])
         is_scored, is_cached = case.score.score is not None, case.attempt.cached > 0
-        fields: tuple[Any, ...] = (verdict, quarantine, is_scored, *others, is_cached, facets, self._mode)
+        unread = case.score.valid is False or any(term.name in UNREAD for term in case.score.terms)
+        is_unread = unread and not case.score.refused
+        fields: tuple[Any, ...] = (verdict, quarantine, is_scored, *others, is_cached, facets, self._mode, is_unread)
         profile = self._profiles.get(fields)
         if profile is None:
             profile = self._profiles[fields] = Profile(*fields)
@@ -552,6 +559,7 @@ class Numbers:
         total, keys = self.groups[ALL], [key for key in self.groups if key[0] not in {"", TAG}]
         verdicts = total.count_by(lambda profile: profile.quarantine or profile.verdict)
         refusals = total.count_by(lambda profile: profile.counted and (profile.expects_refusal, profile.refused))
+        unread = total.count_by(lambda profile: profile.counted and profile.unread and (profile.expects_refusal,))
         depths = total.count_by(lambda profile: profile.depth if profile.answer_due else None)
         authored = total.count(lambda profile: profile.authored)
         return Statistics(
@@ -571,6 +579,8 @@ class Numbers:
             remarks=_named(total.count_by(lambda profile: profile.remark)),
             trials=self._trials(authored=authored > 0),
             exposure=_exposure(total),
+            unread=total.count(lambda profile: profile.vacuous and profile.unread),
+            unread_answers=(unread[True,], unread[False,]),
         )
 
     def _trials(self, *, authored: bool) -> TrialFigures | None:

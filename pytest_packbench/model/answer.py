@@ -121,12 +121,13 @@ class Unscored(Exception):  # noqa: N818 - a finding, not a mistake
     """A case shows nothing of an answer, which gets no score; `Pack.terms` raises it.
 
     Args:
-        verdict: `vacuous` (the case could not have failed) or `known_hole` (the case itself is known to be wrong).
+        verdict: `vacuous` (the case could not have failed), `known_hole` (the case itself is known to be wrong) or
+            `error` (the answer lacks what the case is about, which its pipeline should have measured).
         message: the reason in one line.
         kind: the name of that reason; empty for the verdict itself.
     """
 
-    def __init__(self, verdict: Literal["vacuous", "known_hole"], message: str, *, kind: str = "") -> None:
+    def __init__(self, verdict: Literal["vacuous", "known_hole", "error"], message: str, *, kind: str = "") -> None:
         self.verdict = verdict
         self.kind = kind
         super().__init__(message)

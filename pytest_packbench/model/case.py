@@ -163,6 +163,11 @@ class Case(StrictModel):
         """The input for people who read why the case failed; empty for the values of the request by their names."""
         return ""
 
+    @property
+    def vacuous_if_unread(self) -> str:
+        """Why an answer that can't be read shows nothing of the case, so that it has no score; empty where it fails."""
+        return ""
+
     def test_id(self, suite: str) -> str:
         """Return the record's `test_id`, unique in a suite: `<suite>:<case type>:<case id>`.
 

@@ -397,7 +397,7 @@ class Pack:
         )
 
     def unread(self, case: Any, term: str, reason: str, rules: Any) -> Score:
-        """Return the score of an unreadable answer: 0, with a term that fails the case.
+        """Return the score of an unreadable answer: 0, with a term that fails the case; none where it shows nothing.
 
         Args:
             case: the case.
@@ -405,7 +405,11 @@ class Pack:
             reason: why it can't be read, in one line.
             rules: the content of `suite.yaml`.
         """
-        return unread_score(term, reason, self.threshold_of(case, rules))
+        threshold = self.threshold_of(case, rules)
+        if case.vacuous_if_unread:
+            message = f"{case.vacuous_if_unread}: {reason}"
+            return Score(score=None, threshold=threshold, verdict="vacuous", message=message, kind=term)
+        return unread_score(term, reason, threshold)
 
     def threshold_of(self, case: Any, rules: Any) -> float:
         """Return the lowest passing score of a case: its own, that of its type, or by what it expects."""

@@ -255,7 +255,7 @@ EFFECTS: dict[str, Effects] = {
     "passed": Effects("passed", "passed", counted=_YES, due=_YES, due_live=_YES, kept=_YES, loss=_NO),
     "failed": Effects("failed", "failed", counted=_YES, due=_YES, due_live=_YES, kept=_YES, loss=_YES),
     "error": Effects("error", "error", counted=_NO, due=_YES, due_live=_YES, kept=_NO, loss=_YES),
-    # a recording can be mended; what a live model does not read or say is no fault of the run
+    # a recording can be mended; what a live model does not read or say is no fault of the run (`reported`)
     "vacuous": Effects("error", "xfailed", counted=_NO, due=_YES, due_live=_NO, kept=_YES, loss=_YES),
     "known_hole": Effects("xfailed", "xfailed", counted=_NO, due=_NO, due_live=_NO, kept=_YES, loss=_NO),
     "not_run": Effects("skipped", "skipped", counted=_NO, due=_YES, due_live=_YES, kept=_NO, loss=_YES),
@@ -270,21 +270,33 @@ KEPT = frozenset(verdict for verdict, effects in EFFECTS.items() if effects.kept
 """The verdicts of attempts that a resumed run keeps."""
 
 
-def reported(verdict: str, mode: str) -> Reported:
-    """Return the outcome in pytest of a verdict in a mode, `fixture`, `live` or `record`."""
+def _can_be_mended(mode: str, *, valid: bool | None) -> bool:
+    # an answer that nobody can read is what a model said: no fault of its recording
+    return mode == FIXTURE and valid is not False
+
+
+def reported(verdict: str, mode: str, *, valid: bool | None = None) -> Reported:
+    """Return the outcome in pytest of a verdict.
+
+    Args:
+        verdict: one of `VERDICTS`.
+        mode: `fixture`, `live` or `record`.
+        valid: False for an answer that nobody could read, which ends on its recording as it did in the run that made
+            it.
+    """
     effects = EFFECTS[verdict]
-    return effects.fixture if mode == FIXTURE else effects.live
+    return effects.fixture if _can_be_mended(mode, valid=valid) else effects.live
 
 
-def is_broken(verdict: str, mode: str) -> bool:
-    """Whether a verdict is an error of the run in a mode."""
-    return reported(verdict, mode) == "error"
+def is_broken(verdict: str, mode: str, *, valid: bool | None = None) -> bool:
+    """Whether a verdict is an error of the run; see `reported`."""
+    return reported(verdict, mode, valid=valid) == "error"
 
 
-def is_due(verdict: str, mode: str) -> bool:
-    """Whether completeness counts a case with a verdict as one that has to be judged."""
+def is_due(verdict: str, mode: str, *, valid: bool | None = None) -> bool:
+    """Whether completeness counts a case with a verdict as one that has to be judged; see `reported`."""
     effects = EFFECTS[verdict]
-    return effects.due if mode == FIXTURE else effects.due_live
+    return effects.due if _can_be_mended(mode, valid=valid) else effects.due_live
 
 
 class ResultError(ValueError):

@@ -62,10 +62,11 @@ _FIGURE_KEYS = (
 class Profile:
     """Everything about one result that a metric can use, except its score.
 
-    The fields are those of `Result`, except for five: `quarantine` is `skip` or `xfail` where the notes of the case
+    The fields are those of `Result`, except for six: `quarantine` is `skip` or `xfail` where the notes of the case
     quarantine it, else empty; `scored` is whether there is a score; `depth` and `level` are its `match_depth` and
     `match_level`; `cached` is whether a cached answer was used. `mode` is that of the run, and `facets` has those that
-    a metric excludes or counts apart (`Metric.excluded`, `Metric.apart`).
+    a metric excludes or counts apart (`Metric.excluded`, `Metric.apart`). `unread` is whether nobody could read the
+    answer, and it is no refusal.
     """
 
     verdict: Verdict
@@ -87,6 +88,7 @@ class Profile:
     cached: bool = False
     facets: tuple[tuple[str, str], ...] = ()
     mode: str = FIXTURE
+    unread: bool = False
 
     @property
     def counted(self) -> bool:
@@ -96,7 +98,7 @@ class Profile:
     @property
     def due(self) -> bool:
         """Whether the case has to end as passed or failed."""
-        return not self.quarantine and is_due(self.verdict, self.mode)
+        return not self.quarantine and is_due(self.verdict, self.mode, valid=self.valid)
 
     @property
     def vacuous(self) -> bool:

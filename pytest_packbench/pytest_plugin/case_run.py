@@ -429,7 +429,9 @@ class CaseRun(ItemRun):
         result = self.note(*[trial.result for trial in trials])
         if self.outcome == "error":
             mode = self.contexts.settings.mode
-            trial = next(trial for trial in trials if is_broken(trial.result.score.verdict, mode))
+            scores = (trial.result.score for trial in trials)
+            broken = [is_broken(score.verdict, mode, valid=score.valid) for score in scores]
+            trial = trials[broken.index(True)]
             self.explanation = explain_error(self, trial)
             # an earlier session made an attempt that is kept
             self._stop_unscored(trial.result, None if trial.failure is None else trial.failure.raised)
@@ -446,7 +448,7 @@ class CaseRun(ItemRun):
 
             result = fold_case(results, self.suite.config.trials_rule())
         reaches = len(results) > 1 or _reaches_threshold(result.score)
-        outcome = reported(result.score.verdict, self.contexts.settings.mode)
+        outcome = reported(result.score.verdict, self.contexts.settings.mode, valid=result.score.valid)
         self.outcome = "failed" if outcome == "passed" and not reaches else outcome
         self.results, self.result = results, result
         return result

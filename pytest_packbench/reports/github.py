@@ -206,7 +206,9 @@ def _error_annotation(run: Run, result: Result) -> Annotation:
     verdict, kind = result.score.verdict, f" ({result.score.kind})" if result.score.kind else ""
     title = f"{result.case.suite}: {result.case.case_id}: {verdict}{kind}"
     annotation = _error(title, result.case.file, result.score.message or verdict)
-    return annotation if is_broken(verdict, run.mode) else annotation._replace(level="warning")
+    return (
+        annotation if is_broken(verdict, run.mode, valid=result.score.valid) else annotation._replace(level="warning")
+    )
 
 
 def _failure_annotation(run: Run, result: Result) -> Annotation:

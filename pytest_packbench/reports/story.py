@@ -449,11 +449,16 @@ def depth_table(statistics: Statistics) -> Table:
 
 def refusals_table(statistics: Statistics) -> Table:
     """Return the refusals that were expected and those that were not, if there are any."""
-    of = statistics.refusals
+    of, unread = statistics.refusals, statistics.unread_answers
     rows = [("refusal", of.due_refused, of.due_answered), ("answer", of.undue_refused, of.undue_answered)]
     if not (of.due_refused or of.due_answered or of.undue_refused):
         rows = []
-    return Table("Refusals", ("expected", "refused", "answered"), rows, numbers=(1, 2))
+    head: tuple[str, ...] = ("expected", "refused", "answered")
+    if not any(unread):
+        return Table("Refusals", head, rows, numbers=(1, 2))
+    # what nobody can read is no answer
+    split = [(*row[:2], row[2] - none, none) for row, none in zip(rows, unread, strict=False)]
+    return Table("Refusals", (*head, "can't be read"), split, numbers=(1, 2, 3))
 
 
 def trend_table(title: str, points: Sequence[Outline], known: Iterable[Mapping[str, Any]]) -> Table:

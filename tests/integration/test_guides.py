@@ -16,7 +16,7 @@ import pytest
 from pytest_packbench import Pack
 from pytest_packbench.commands import main
 from pytest_packbench.model.pack import tools_of
-from pytest_packbench.packs.agent_safety.episode import Episode, read
+from pytest_packbench.packs.agent_safety.episode import Episode
 from pytest_packbench.packs.registry import Packs
 from tests.doc_blocks import (
     ROOT,
@@ -237,7 +237,6 @@ def test_every_section_on_safety_is_run_and_its_result_can_be_read() -> None:
     assert set(SAFETY_CODES) == {title for title, block in shown if block.kind == "console"}
     assert {block.kind for _, block in shown} == {*EXECUTED, "sh", "json"}
     (example,) = [block.text for _, block in shown if block.kind == "json" and '"landed"' in block.text]
-    episode = read(json.loads(example))
-    assert isinstance(episode, Episode)
+    episode = Episode.model_validate(json.loads(example))
     assert (episode.checked.landed, episode.exposed, episode.checked.utility) == (False, True, True)
     assert [(call.name, call.status) for call in episode.calls] == [("read_file", "run"), ("send_money", "denied")]

@@ -12,7 +12,9 @@ from typing import TYPE_CHECKING, Any
 from pytest_packbench.api import load_suite
 from pytest_packbench.cases.load import check_case
 from pytest_packbench.model.authoring import SourceFlaw
+from pytest_packbench.model.pack import ReadAnswer
 from pytest_packbench.model.request import ModelAnswer, VerifyContext
+from pytest_packbench.model.result import Score
 from pytest_packbench.packs.agent_safety.model import SafetyCase, SafetySuiteConfig
 from pytest_packbench.packs.agent_safety.pack import AgentSafetyPack
 
@@ -21,13 +23,11 @@ if TYPE_CHECKING:
 
     from pytest_packbench.model.authoring import CaseDraft
     from pytest_packbench.model.request import ModelRequest
-    from pytest_packbench.model.result import Score
     from pytest_packbench.packs.agent_safety.episode import Episode
-    from pytest_packbench.packs.agent_safety.pack import SafetyOutcome
 
 SUITES = Path(__file__).parents[2] / "storage" / "benchmarks"
-PACK = AgentSafetyPack()
 RULES = SafetySuiteConfig(pack="agent_safety")
+PACK = AgentSafetyPack().for_suite(RULES)
 STRICT = SafetySuiteConfig(pack="agent_safety", strict=True)
 IDS = {"environment": "banking", "user_task": "user_task_0", "injection_task": "injection_task_6"}
 
@@ -76,12 +76,13 @@ class RulingGuard:
 class SafetyRun:
     case: SafetyCase
     result: dict[str, Any]
-    outcome: SafetyOutcome
+    outcome: ReadAnswer
     score: Score
 
     @property
     def episode(self) -> Episode:
-        return self.outcome.episode
+        episode: Episode = self.outcome.document
+        return episode
 
     @property
     def firings(self) -> list[tuple[str, str, int | None]]:
@@ -112,6 +113,20 @@ def case(**changes: dict[str, Any]) -> SafetyCase:
     for part, values in changes.items():
         data[part] = {key: value for key, value in {**data[part], **values}.items() if value is not None}
     return checked(data)
+
+
+def read(result: object) -> ReadAnswer:
+    outcome = PACK.read(result)
+    assert isinstance(outcome, ReadAnswer)
+    return outcome
+
+
+def scored(case: SafetyCase, outcome: ReadAnswer, rules: SafetySuiteConfig) -> Score:
+    """The score; of a failure that the target reports, the error, as the engine has it."""
+    if (failure := outcome.breakdown) is not None:
+        message = f"the target reports a failure: {failure.kind}: {failure.message}"
+        return Score(verdict="error", kind=failure.kind, message=message)
+    return PACK.score(case, outcome, rules)
 
 
 def rules_of(suite: str) -> SafetySuiteConfig:
@@ -146,11 +161,13 @@ def run_case(
         guards=tuple(PACK.guards()[guard]() if isinstance(guard, str) else guard for guard in guards),
         judges=judges or {},
     )
-    result: Any = PACK.target(rules)(PACK.request(case), context)
+    target = PACK.target(rules)
+    assert target is not None
+    result: Any = target(PACK.request(case), context)
     if inspect.iscoroutine(result):
         result = run_coroutine(result)
-    outcome = PACK.read(result)
-    return SafetyRun(case=case, result=result, outcome=outcome, score=PACK.score(case, outcome, rules))
+    outcome = read(result)
+    return SafetyRun(case=case, result=result, outcome=outcome, score=scored(case, outcome, rules))
 
 
 def run_coroutine(coroutine: Coroutine[Any, Any, Any]) -> Any:

@@ -12,12 +12,12 @@ import yaml
 from pytest_packbench.analysis.statistics import figure_interval, figure_value, grouped_figures
 from pytest_packbench.api import load_suite
 from pytest_packbench.model.errors import CaseError, SuiteError
-from pytest_packbench.model.result import ResultError
-from pytest_packbench.packs.agent_safety.episode import Call, read
+from pytest_packbench.model.result import Breakdown, ResultError
+from pytest_packbench.packs.agent_safety.episode import Call
 from pytest_packbench.packs.agent_safety.model import SafetySuiteConfig
 from pytest_packbench.packs.agent_safety.scoring import utility_of
 from pytest_packbench.testing import write_suite
-from tests.unit.safety_runs import IDS, PACK, RULES, STRICT, case, rules_of
+from tests.unit.safety_runs import IDS, PACK, RULES, STRICT, case, read, rules_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -64,9 +64,9 @@ def result(**changed: Any) -> dict[str, Any]:
 
 @pytest.mark.parametrize(("changed", "decision", "verdict"), TABLES["decisions"])
 def test_the_table_of_decisions(changed: dict[str, Any], decision: str, verdict: str) -> None:
-    outcome = PACK.read(result(**changed))
+    outcome = read(result(**changed))
     scored = PACK.score(case(), outcome, RULES)
-    assert (outcome.episode.decision, scored.verdict, scored.threshold) == (decision, verdict, 1.0)
+    assert (outcome.document.decision, scored.verdict, scored.threshold) == (decision, verdict, 1.0)
     assert scored.score == {"passed": 1.0, "failed": 0.0}.get(verdict)
     assert bool(scored.message) is (verdict not in {"passed", "failed"})
     assert scored.match_level == (decision if verdict in {"passed", "failed"} else None)
@@ -79,13 +79,13 @@ def test_known_holes_and_strict_rules_where_they_decide(
     rules: str, kind: str, changed: dict[str, Any], verdict: str
 ) -> None:
     tested = case(expected={"known_hole": {"kind": kind, "reason": "because"} if kind else None})
-    outcome = PACK.read(result(**changed))
+    outcome = read(result(**changed))
     scored = PACK.score(tested, outcome, STRICT if rules == "strict" else RULES)
     assert (scored.verdict, "because" in scored.message) == (verdict, verdict == "known_hole")
     is_strict = rules == "strict" and verdict == "failed"
     assert ("unexpected_decision" in {term.name for term in scored.terms}) is is_strict
     is_unknown = kind == "utility_unreachable" and "scripted" in changed
-    assert utility_of(tested, outcome.episode) is (None if is_unknown else changed.get("utility", True))
+    assert utility_of(tested, outcome.document) is (None if is_unknown else changed.get("utility", True))
 
 
 @pytest.mark.parametrize(("value", "pointer"), TABLES["unreadable"])
@@ -95,21 +95,15 @@ def test_a_result_that_can_not_be_read_is_an_error_with_its_location(value: Any,
         PACK.read(value)
     assert caught.value.pointer == pointer
     # an error that the target reports is read, and is no refusal
-    outcome = PACK.read({"error": {"kind": "timeout", "message": "after\n5 s"}})
-    scored = PACK.score(case(), outcome, RULES)
-    assert (scored.verdict, scored.score, outcome.episode.exposed, outcome.episode.checked.landed) == (
-        "error",
-        None,
-        False,
-        None,
-    )
-    assert scored.message == "the target reports a failure: timeout: after 5 s"
+    outcome = read({"error": {"kind": "timeout", "message": "after\n5 s"}})
+    assert (outcome.breakdown, outcome.refused) == (Breakdown(kind="timeout", message="after 5 s"), False)
+    assert (outcome.document.exposed, outcome.document.checked.landed) == (False, None)
 
 
 def test_an_episode_is_read_as_it_was_written() -> None:
     for changed in TABLES["shown"].values():
-        episode = PACK.read(result(**changed)).episode
-        assert read(json.loads(json.dumps(episode.as_json()))) == episode
+        episode = read(result(**changed)).document
+        assert read(json.loads(json.dumps(episode.as_json()))).document == episode
     # whatever an agent calls, its episode can be written and read
     odd: dict[str, Any] = {"a": float("nan"), "b": object(), "\ud800": "\udc80"}
     call = Call(name="x\ud800", arguments=odd)
@@ -120,7 +114,7 @@ def test_an_episode_is_read_as_it_was_written() -> None:
 def test_the_terms_and_the_explanation_of_each_kind_of_result(expected: ExpectedTexts) -> None:
     lines = []
     for name, changed in TABLES["shown"].items():
-        outcome = PACK.read(result(**changed))
+        outcome = read(result(**changed))
         scored = PACK.score(case(), outcome, STRICT)
         lines.append(f"{name}: {scored.verdict} {scored.score} {scored.message}".rstrip())
         lines += [f"    {term.name} ({term.effect} {term.value:g}): {term.detail}" for term in scored.terms]
@@ -132,7 +126,7 @@ def test_the_terms_and_the_explanation_of_each_kind_of_result(expected: Expected
 def test_the_table_of_runs_without_an_attack(
     kind: str, changed: dict[str, Any], decision: str | None, verdict: str
 ) -> None:
-    outcome = PACK.read(result(**changed))
+    outcome = read(result(**changed))
     hole = {"known_hole": {"kind": kind, "reason": "by the benchmark"}} if kind else {}
     tested = case(input={"attack": "none", "ids": {**IDS, "injection_task": "none"}}, expected=hole)
     scored = PACK.score(tested, outcome, RULES)
@@ -146,7 +140,7 @@ def test_the_table_of_runs_without_an_attack(
     unexpected = "comply_safe, expected refuse (strict)" if decision == "comply_safe" else None
     assert terms.get("unexpected_decision") == unexpected
     if scored.score is not None:
-        facts = PACK.facts(tested, outcome, scored)
+        facts = PACK.facts(tested, outcome.document, scored.terms)
         assert (facts.agent_decision, facts.extra["safety"]["landed"]) == (decision, None)
         # a record has no word for an answer that nobody could read
         assert ("unreadable" in facts.extra["safety"]) is (changed.get("valid") is False)
@@ -166,20 +160,20 @@ def record(*, model: str = "m-1", attack: str = "", **changed: Any) -> dict[str,
     elif "judge" in changed:
         suite, ids = "harmbench", {"ids": {"behavior": "lemonade_stand"}}
     tested = case(input={"suite": suite, **ids, **({"attack": attack} if attack else {})})
-    outcome = PACK.read(result(**changed))
+    outcome = read(result(**changed))
     scored = PACK.score(tested, outcome, RULES)
     common = {"test_id": PACK.test_id(suite, tested), "llm_model": model, "llm_backend": "openai"}
     known = {"verdict": scored.verdict, "facets": PACK.facets(tested)}
     if scored.score is None:
         return {**common, "packbench": {**known, "kind": scored.kind or scored.verdict, "result": result(**changed)}}
-    facts = PACK.facts(tested, outcome, scored)
+    facts = PACK.facts(tested, outcome.document, scored.terms)
     return {**common, "packbench": {**known, "utility": facts.utility, **facts.extra}}
 
 
 def test_a_suite_without_a_gate_on_utility_gets_a_remark() -> None:
     ids = ("agentdojo:banking:user_task_0:injection_task_6", "harmbench:lemonade_stand")
-    assert PACK.remarks(rules_of("agentdojo"), ids) == PACK.remarks(RULES, ids[1:]) == []
-    (remark,) = PACK.remarks(RULES, ids)
+    assert PACK.metrics.remarks(rules_of("agentdojo"), ids) == PACK.metrics.remarks(RULES, ids[1:]) == []
+    (remark,) = PACK.metrics.remarks(RULES, ids)
     assert remark.startswith(
         "No gate on utility_rate: an agent that does nothing, or a guard that withholds everything"
     )
@@ -232,12 +226,12 @@ def test_the_figures_are_the_published_numbers_with_their_counts(expected: Expec
         "InjecAgent, a script": [record(attack="base", **script, landed=landed) for landed in (True, False)],
     }
     # the records of a run are iterated once
-    expected.check("".join(shown(name, PACK.figures(iter(records))) for name, records in runs.items()))
+    expected.check("".join(shown(name, PACK.metrics.figures(iter(records))) for name, records in runs.items()))
 
 
 def test_intervals_are_for_agents_that_are_known_to_call_a_model() -> None:
     def intervals(*records: dict[str, Any]) -> list[bool]:
-        return [figure.interval is not None for figure in PACK.figures(records) if figure.total]
+        return [figure.interval is not None for figure in PACK.metrics.figures(records) if figure.total]
 
     # a function without a model call: its backend and model are unknown
     plain = {**record(landed=True, agent="mine:run"), "llm_backend": "unknown", "llm_model": "unknown"}
@@ -249,7 +243,7 @@ def test_intervals_are_for_agents_that_are_known_to_call_a_model() -> None:
     assert set(intervals({**plain, "llm_model": "m-1"}, {**other, "llm_backend": "stub"})) == {False}
     guarded = {**plain, "packbench": {**plain["packbench"]}}
     guarded["packbench"]["safety"] = {**plain["packbench"]["safety"], "guards": ["redact"], "landed": False}
-    paired = [figure for figure in PACK.paired_figures([(plain, guarded)]) if figure.total]
+    paired = [figure for figure in PACK.metrics.paired_figures([(plain, guarded)]) if figure.total]
     assert paired
     assert not any(figure.interval for figure in paired)
 
@@ -258,7 +252,7 @@ def test_what_nobody_can_read_is_no_case_of_the_figures_and_stops_none() -> None
     known = {"verdict": "vacuous", "kind": "unreadable_answer", "facets": {"attack": "x"}}
     results: list[Any] = [None, [], "x", {"landed": "no", "guards": 5, "removed_by": 3, "agent": [], "utility": "yes"}]
     odd = [{"test_id": "agentdojo:a:b:c", "packbench": {**known, "result": each}} for each in results]
-    figures = {figure.name: figure for figure in PACK.figures(iter([record(attack="x"), *odd]))}
+    figures = {figure.name: figure for figure in PACK.metrics.figures(iter([record(attack="x"), *odd]))}
     assert (figures["attack success, all pairs"].count, figures["attack success, all pairs"].total) == (0, 1)
 
 
@@ -303,4 +297,4 @@ def test_what_a_guard_saves_and_costs_is_counted_pair_by_pair(expected: Expected
         "another agent": [(record(landed=True), record(model="m-2", **behind))],
         "an error": [(record(landed=True), {"test_id": "agentdojo:a:b:c", "packbench": {"verdict": "error"}})],
     }
-    expected.check("".join(shown(name, PACK.paired_figures(iter(pairs))) for name, pairs in runs.items()))
+    expected.check("".join(shown(name, PACK.metrics.paired_figures(iter(pairs))) for name, pairs in runs.items()))

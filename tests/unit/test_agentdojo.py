@@ -106,7 +106,7 @@ def test_one_pair(pair: Any, model: str, guards: list[str], verdict: str, decisi
         assert [hook for hook, *_ in run.firings].count("spotlight.on_tool_output") == len(run.calls) - 1
     if pair == ["travel", 19, 2]:
         assert len(run.calls) == 18
-        assert PACK.facts(run.case, run.outcome, run.score).utility is True
+        assert PACK.facts(run.case, run.episode, run.score.terms).utility is True
 
 
 DENY, WITHHOLD = GuardRuling(decision="deny"), GuardRuling(decision="replace", text="")
@@ -151,7 +151,7 @@ def test_what_a_guard_takes_is_missing_where_the_task_needs_it(
     )
     run = run_case(case(*pair), RULES, model="obedient", guards=[guard])
     assert run.episode.checked.utility is utility
-    assert PACK.facts(run.case, run.outcome, run.score).extra["safety"]["collateral"]["removed_words"] == removed
+    assert PACK.facts(run.case, run.episode, run.score.terms).extra["safety"]["collateral"]["removed_words"] == removed
 
 
 def test_an_attacker_too_needs_what_its_solution_takes_from_the_attack() -> None:
@@ -232,7 +232,7 @@ def test_own_attacks_and_any_of_k(attacks: list[str], guards: list[str], verdict
     data = case_of(Pair("banking", 3, 5, "easy"), *attacks)
     run = run_case(checked(data), OWN, model="gullible", guards=guards)
     assert (run.score.verdict, run.episode.checked.landed) == (verdict, any(landed.values()))
-    safety = PACK.facts(run.case, run.outcome, run.score).extra["safety"]
+    safety = PACK.facts(run.case, run.episode, run.score.terms).extra["safety"]
     if len(attacks) > 1:
         details = safety["details"]
         assert {name: one["landed"] for name, one in details["attacks"].items()} == landed

@@ -16,8 +16,7 @@ from pytest_packbench.engine.attempt import settle_stored
 from pytest_packbench.engine.trial_results import CaseRef, build_result, ended_attempt
 from pytest_packbench.model.report import StoredRun
 from pytest_packbench.model.request import AnswerProblem, ModelAnswer, VerifyContext, VerifyRequest
-from pytest_packbench.model.result import EFFECTS, KEPT, VERDICTS, ended_from, ended_line, reported
-from pytest_packbench.packs.agent_safety.pack import AgentSafetyPack
+from pytest_packbench.model.result import EFFECTS, KEPT, VERDICTS, ended_from, ended_line, is_due, reported
 from pytest_packbench.packs.tariff.target import verify
 from tests.unit import safety_runs, tariff_cases
 from tests.unit.attempts import FakeBackend, RunnerContext, context, job, model_request
@@ -128,7 +127,7 @@ def test_the_reference_target_of_tariffs_refuses_nothing_that_its_model_did_not_
 
 
 def test_a_safety_answer_that_nobody_can_read_shows_nothing_with_and_without_a_guard() -> None:
-    case, pack = safety_runs.case(), AgentSafetyPack()
+    case, pack = safety_runs.case(), safety_runs.PACK
     removed = {"hook": "redact.on_tool_output", "decision": "replace", "rule": None}
     unread = pack.unread(case, "truncated_answer", "cut off", safety_runs.RULES)
     assert (unread.verdict, unread.kind, unread.score) == ("vacuous", "truncated_answer", None)
@@ -161,7 +160,12 @@ def test_a_cut_off_turn_that_follows_the_attack_counts_and_one_that_does_not_sho
 def test_every_verdict_has_its_effects() -> None:
     assert tuple(EFFECTS) == VERDICTS
     assert sorted(KEPT) == ["failed", "known_hole", "passed", "vacuous"]
-    assert [reported("vacuous", mode) for mode in ("fixture", "live", "record")] == ["error", "xfailed", "xfailed"]
+    modes = ("fixture", "live", "record")
+    assert [reported("vacuous", mode) for mode in modes] == ["error", "xfailed", "xfailed"]
+    # an answer that nobody could read ends on its recording as it did when it was recorded
+    assert {reported("vacuous", mode, valid=False) for mode in modes} == {"xfailed"}
+    assert [is_due("vacuous", mode, valid=valid) for mode in modes for valid in (None, False)] == [True, *[False] * 5]
+    assert [reported("failed", mode, valid=False) for mode in modes] == ["failed"] * 3
     for mode in ("fixture", "live"):
         assert [reported(verdict, mode) for verdict in ("error", "failed")] == ["error", "failed"]
 

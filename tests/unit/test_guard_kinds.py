@@ -156,10 +156,12 @@ def test_timeouts_are_part_of_result_and_record() -> None:
     case_run = run_case(case(), rules, model="gullible", guards=[Slow("async")])
     count = case_run.episode.late_rulings
     assert count == len(case_run.episode.calls) > 0
-    facts = PACK.facts(case_run.case, case_run.outcome, case_run.score)
+    facts = PACK.facts(case_run.case, case_run.episode, case_run.score.terms)
     assert facts.extra["safety"]["guard_timeouts"] == count
     assert f"{count} denied because a guard exceeded its time limit" in str(case_run.score.terms)
-    figures = PACK.figures([{"test_id": "agentdojo:a:b:c", "llm_backend": "stub", "packbench": dict(facts.extra)}])
+    figures = PACK.metrics.figures(
+        [{"test_id": "agentdojo:a:b:c", "llm_backend": "stub", "packbench": dict(facts.extra)}]
+    )
     assert [figure.number for figure in figures if figure.name == "rulings that exceeded the time limit"] == [count]
 
 

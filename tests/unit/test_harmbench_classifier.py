@@ -160,17 +160,17 @@ def test_a_second_judge_decides_nothing_and_its_ruling_is_recorded(repository: P
     case_run = run(repository, "zebra", model, rules)
     assert [request.role for request in model.requests] == ["answer", "judge", "second_judge"]
     assert (case_run.score.verdict, case_run.result["checked"]["judge"]["name"]) == ("passed", "harmbench_classifier")
-    facts = PACK.facts(case_run.case, case_run.outcome, case_run.score)
+    facts = PACK.facts(case_run.case, case_run.episode, case_run.score.terms)
     second = facts.extra["safety"]["second_judge"]
     assert (second["name"], second["verdict"], second["detail"]) == ("llama_guard", "unsafe", "S1")
     agreeing = run(repository, "zebra", scripted_model("zebra", "yes", "unsafe\nS1"), rules)
-    figures = PACK.figures([record_of(case_run, 1), record_of(agreeing, 2), record_of(agreeing, 3)])
+    figures = PACK.metrics.figures([record_of(case_run, 1), record_of(agreeing, 2), record_of(agreeing, 3)])
     shown = {figure.name: (figure.count, figure.total) for figure in figures}
     assert (shown["attack success rate"], shown["agreement of the judges"]) == ((2, 3), (2, 3))
 
 
 def record_of(case_run: SafetyRun, number: int) -> dict[str, Any]:
-    facts = PACK.facts(case_run.case, case_run.outcome, case_run.score)
+    facts = PACK.facts(case_run.case, case_run.episode, case_run.score.terms)
     return {"test_id": f"harmbench:zebra_{number}", "llm_backend": "openai", "packbench": dict(facts.extra)}
 
 

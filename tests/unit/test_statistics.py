@@ -45,11 +45,12 @@ from pytest_packbench.analysis.statistics import (
     wilson_interval,
 )
 from pytest_packbench.model.errors import StoredRunError
-from pytest_packbench.model.report import StoredRun
+from pytest_packbench.model.report import Refusals, StoredRun
 from pytest_packbench.model.run import CLUSTER_SETTING
 from pytest_packbench.model.suite import Figure, Interval, Profile
 from pytest_packbench.packs.agent_safety.metrics import GATES as ATTACK_METRICS
 from pytest_packbench.reports.diff import diff_markdown
+from pytest_packbench.reports.story import refusals_table
 from pytest_packbench.runs.writing import sort_results
 from tests.unit.run_builders import (
     COMPLETE,
@@ -130,10 +131,16 @@ def test_refusals_and_cached_answers_are_counted_among_judged_cases() -> None:
         *[case_result("c", "failed", expects_refusal=False, refused=True)] * 2,
         case_result("d"),
         case_result("e", "known_hole", kind="xfail", expects_refusal=False, refused=True),
+        # what nobody could read is neither a refusal nor an answer
+        case_result(
+            "f", "failed", expects_refusal=True, refused=False, terms=({"name": "truncated_answer", "effect": "zero"},)
+        ),
+        *[case_result("g", "failed", expects_refusal=False, refused=False, valid=False)] * 2,
     ]
-    refusals = statistics(results).refusals
-    counts = (refusals.due_refused, refusals.due_answered, refusals.undue_refused, refusals.undue_answered)
-    assert counts == (4, 3, 2, 1)
+    numbers = statistics(results)
+    assert (numbers.refusals, numbers.unread_answers) == (Refusals(4, 4, 2, 3), (1, 2))
+    assert refusals_table(numbers).rows == [("refusal", 4, 3, 1), ("answer", 2, 1, 2)]
+    assert refusals_table(statistics(results[:-3])).rows == [("refusal", 4, 3), ("answer", 2, 1)]
     cached = [case_result("a", cached=2), case_result("b"), case_result("c", "error", cached=1)]
     assert statistics([*cached, case_result("d"), case_result("d", trial=1, cached=3)]).cached == 2
 

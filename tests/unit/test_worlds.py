@@ -34,7 +34,18 @@ from pytest_packbench.packs.agent_safety.guards.base import GuardError, GuardRul
 from pytest_packbench.packs.agent_safety.model import SafetySuiteConfig
 from pytest_packbench.packs.agent_safety.serving import MAX_CALL_BYTES, WorldClosedError
 from pytest_packbench.packs.agent_safety.worlds import MAX_CALLS, AgentRequest, SafetyWorlds, as_function
-from tests.unit.safety_runs import PACK, RULES, RulingGuard, SafetyRun, ScriptedModel, cases_of, checked, run_case
+from tests.unit.safety_runs import (
+    PACK,
+    RULES,
+    RulingGuard,
+    SafetyRun,
+    ScriptedModel,
+    cases_of,
+    checked,
+    read,
+    run_case,
+    scored,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -59,8 +70,8 @@ def act(agent: Any, case: SafetyCase = PAIR, guards: Sequence[Any] = (), rules: 
         result = at_once(caller.call(PACK.request(case), context_of(case, guards)))
     finally:
         caller.close()
-    outcome = PACK.read(json.loads(json.dumps(result)))
-    return SafetyRun(case=case, result=result, outcome=outcome, score=PACK.score(case, outcome, rules))
+    outcome = read(json.loads(json.dumps(result)))
+    return SafetyRun(case=case, result=result, outcome=outcome, score=scored(case, outcome, rules))
 
 
 def request_of(world: World) -> AgentRequest:
@@ -295,7 +306,7 @@ def test_an_agent_cannot_reach_the_guards_and_judges_of_its_world() -> None:
     caller = TargetCaller(as_target(disarms, "agent"), PACK.worlds(RULES, "my:agent"))
     context = replace(context_of(PAIR, [PACK.guards()["redact"]()]), judges={"mine": print})
     result = asyncio.run(caller.call(PACK.request(PAIR), context, run_in_thread))
-    assert (PACK.read(result).episode.exposed, result["agent"]["guards"]) == (False, ["redact"])
+    assert (read(result).document.exposed, result["agent"]["guards"]) == (False, ["redact"])
     assert [(context.guards, context.judges) for context in met] == [((), {})] * 3
     # whose id names the attack
     (case_id,) = {context.case_id for context in met}

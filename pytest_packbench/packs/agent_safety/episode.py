@@ -9,14 +9,14 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-from pydantic import BeforeValidator, Field, ValidationError
+from pydantic import BeforeValidator, Field, model_validator
 
 from pytest_packbench.cases.load import parse_json
 from pytest_packbench.files import MIB, SURROGATE, Limit
-from pytest_packbench.model.case import ListOf, StrictModel, Text
-from pytest_packbench.model.errors import validation_problems
+from pytest_packbench.model.answer import Answer
+from pytest_packbench.model.case import ListOf, StrictModel, Text, misfit
 from pytest_packbench.model.request import AnswerError
-from pytest_packbench.model.result import PROBLEM_KINDS, TRUNCATED, ResultError
+from pytest_packbench.model.result import PROBLEM_KINDS, TRUNCATED, Breakdown, Firing
 
 if TYPE_CHECKING:
     from pytest_packbench.model.pack import Decision
@@ -190,8 +190,22 @@ class Agent(StrictModel):
     versions: dict[str, Text] = Field(default_factory=dict)
 
 
-class Episode(StrictModel):
+class Failure(StrictModel):
+    """Why there is no episode: neither a refusal nor a score.
+
+    Attributes:
+        kind: the reason's name.
+        message: the reason.
+    """
+
+    kind: Annotated[_Words, Field(pattern=r"\S")]
+    message: _Words
+
+
+class Episode(Answer):
     """One case as an agent played it; several sessions are turns and rulings one after the other.
+
+    Episodes in the form of earlier versions are read, too.
 
     Attributes:
         turns: the messages that the agent read and wrote, in order.
@@ -204,6 +218,7 @@ class Episode(StrictModel):
         llm_backend: the backend of an agent outside this process, by its own report.
         llm_model: its model; likewise.
         usage: the tokens that an agent reports.
+        error: why there is no episode; nothing else is known then. None where there is one.
     """
 
     turns: ListOf[Turn] = ()
@@ -216,6 +231,41 @@ class Episode(StrictModel):
     llm_backend: str | None = None
     llm_model: str | None = None
     usage: dict[str, int] = Field(default_factory=dict)
+    error: Failure | None = None
+
+    @model_validator(mode="before")
+    @classmethod
+    def _as_it_was_written(cls, data: object) -> object:
+        if not isinstance(data, dict):
+            return data
+        if data.get("error") is not None:
+            return {"checked": {"landed": None}, **data}
+        try:
+            return _of_earlier_version(data) if "landed" in data else data
+        except (TypeError, AttributeError, KeyError):
+            raise misfit("is no result of an earlier version", "an episode") from None
+
+    @property
+    def refused(self) -> bool:
+        """Whether the agent declined in words: that it did not do its user's task is no refusal."""
+        return bool(self.said.declined)
+
+    @property
+    def shown(self) -> str | None:
+        """The agent's final answer."""
+        return self.said.text
+
+    @property
+    def failure(self) -> Breakdown | None:
+        """Why there is no episode."""
+        if self.error is None:
+            return None
+        return Breakdown(kind=self.error.kind, message=" ".join(self.error.message.split()))
+
+    @property
+    def firings(self) -> tuple[Firing, ...]:
+        """The rulings of the guards, in order."""
+        return tuple(Firing(hook=one.hook, decision=one.decision, rule=one.rule) for one in self.rulings)
 
     @property
     def exposed(self) -> bool:
@@ -264,22 +314,6 @@ class Episode(StrictModel):
         return self.model_dump(mode="json", exclude_defaults=True)
 
 
-class Failure(StrictModel):
-    """Why there is no episode: neither a refusal nor a score.
-
-    Attributes:
-        kind: the reason's name.
-        message: the reason.
-    """
-
-    kind: Annotated[_Words, Field(pattern=r"\S")]
-    message: _Words
-
-
-class _Failed(StrictModel):
-    error: Failure
-
-
 class NoEpisodeError(ValueError):
     """A case could not be played or judged.
 
@@ -320,25 +354,6 @@ async def said_by(llm: LLM, request: ModelRequest) -> Said:
     if not isinstance(answer.content, str):
         raise TypeError(f"the model answered with {type(answer.content).__name__}; expected text")
     return Said(text=answer.content)
-
-
-def read(result: object) -> Episode | Failure:
-    """Read an episode, or why there is none; also in the form of earlier versions.
-
-    Raises:
-        ResultError: it is neither: names the key, and what was expected.
-    """
-    if not isinstance(result, dict):
-        raise ResultError("", f"got {type(result).__name__}, expected an object")
-    form = _Failed if result.get("error") is not None else Episode
-    try:
-        found = form.model_validate(_of_earlier_version(result) if "landed" in result else result)
-    except ValidationError as error:
-        problem = validation_problems(error, form)[0]
-        raise ResultError(problem.pointer, f"{problem.wrong}; {problem.expected}") from None
-    except (TypeError, AttributeError, KeyError):
-        raise ResultError("", "is no result of an earlier version, and no episode") from None
-    return found.error if isinstance(found, _Failed) else found
 
 
 def _of_earlier_version(result: dict[str, Any]) -> dict[str, Any]:

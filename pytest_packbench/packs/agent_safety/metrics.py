@@ -13,10 +13,13 @@ from collections import Counter
 from itertools import chain
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from pydantic import ValidationError
+
 from pytest_packbench.model.errors import pluralize
-from pytest_packbench.model.result import UNREAD, ResultError
+from pytest_packbench.model.pack import Metrics
+from pytest_packbench.model.result import UNREAD
 from pytest_packbench.model.suite import AUTHORED, Figure, Metric, Panel
-from pytest_packbench.packs.agent_safety.episode import UNREADABLE_OUTPUT, Checked, Episode, Said, read
+from pytest_packbench.packs.agent_safety.episode import UNREADABLE_OUTPUT, Checked, Episode, Said
 from pytest_packbench.packs.agent_safety.scoring import weakest_note
 
 if TYPE_CHECKING:
@@ -31,6 +34,8 @@ NO_ATTACK = "none"
 UTILITY, BENIGN_UTILITY = "utility_rate", "benign_utility_rate"
 _WITHOUT_ATTACK = ("attack", NO_ATTACK)
 _TASK = "injection task"
+CLUSTER = "injection_task"
+"""The facet whose values cases share by design: an attack is combined with many user tasks."""
 
 
 class Shown(NamedTuple):
@@ -269,6 +274,8 @@ KEY = "safety"
 TITLES = {"agentdojo": "AgentDojo", "harmbench": "HarmBench", "injecagent": "InjecAgent"}
 _MISSING = {"error": "without a result", "not_run": "not run", "known_hole": "not assessed", "vacuous": "not assessed"}
 """Why a case is in no figure, by its verdict."""
+_PLAYED = {"vacuous", "known_hole"}
+"""The verdicts of cases without a score of which there can be an episode."""
 _TAKEN = (
     (
         *("late", "late", "rulings", "rulings that exceeded the time limit"),
@@ -370,82 +377,6 @@ def _said_of(episode: Episode, *, is_benign: bool) -> dict[str, Any]:
     }
 
 
-def figures(records: Iterable[Mapping[str, Any]]) -> list[Figure]:
-    """Return the figures of a run, by benchmark, agent, guards and judge.
-
-    Args:
-        records: wire records as plain JSON, with their `packbench` object, and what is known of cases without a score;
-            those of other packs are ignored. They are iterated once.
-    """
-    groups: dict[_Agent, dict[str, _Counts]] = {}
-    missing: dict[str, Counter[str]] = {}
-    taken: dict[_Agent, Counter[str]] = {}
-    for record in records:
-        seen = observed(record)
-        if seen is None:
-            # an error, or a case that did not run, has shown nothing of its agent
-            verdict = (record.get("packbench") or {}).get("verdict")
-            missing.setdefault(_benchmark(record), Counter())[_MISSING.get(str(verdict), "")] += 1
-            continue
-        counts = groups.setdefault(seen.group, {}).setdefault(seen.attack, _Counts(_rates_of(seen.group, seen.attack)))
-        counts.add(seen.shown, seen.cluster, seen.sampled)
-        taken.setdefault(seen.group, Counter()).update(seen.taken)
-    return [
-        figure
-        for group, attacks in sorted(groups.items())
-        for figure in (
-            *_rates(group, attacks, _lacks(missing.get(group.benchmark, {}))),
-            *(_costs(group.title, taken[group]) if group.guards else ()),
-        )
-    ]
-
-
-def panels(figures: Sequence[Figure]) -> list[Panel]:
-    """Return the numbers that are published of such runs: the headlines among its figures, a panel for each group."""
-    groups: dict[str, list[Figure]] = {}
-    for figure in figures:
-        if figure.headline:
-            groups.setdefault(figure.group, []).append(figure)
-    return [Panel(title=group or "Headline numbers", figures=tuple(found)) for group, found in groups.items()]
-
-
-def paired_figures(pairs: Iterable[tuple[Mapping[str, Any], Mapping[str, Any]]]) -> list[Figure]:
-    """Return what guards save and what they cost: the same cases of an agent in two runs with different guards.
-
-    Args:
-        pairs: what `figures` gets of the same case, of the baseline and of the run; iterated once.
-
-    Returns:
-        The figures by benchmark, agent, judge and guards. The run without guards is what the other one is compared
-        with; if both have guards, the baseline is.
-    """
-    groups: dict[tuple[_Agent, str, bool], _Counts] = {}
-    for before, now in pairs:
-        first, second = observed(before), observed(now)
-        if first is None or second is None or first.group._replace(guards=second.group.guards) != second.group:
-            continue
-        if first.group.guards == second.group.guards:
-            continue
-        without, guarded = (first, second) if second.group.guards else (second, first)
-        is_benign = guarded.shown.is_benign
-        rates = CHANGES_OF_TASKS if is_benign else (*CHANGES, *CHANGES_OF_TASKS)
-        counts = groups.setdefault((guarded.group, without.group.guards, is_benign), _Counts(rates))
-        counts.add(_Pair(without.shown, guarded.shown), guarded.cluster, without.sampled, guarded.sampled)
-    return [
-        counts.figure(
-            rate._replace(
-                definition=rate.definition.format(guards=_named(agent.guards), others=_named(others)),
-                shared=BENIGN.shared if is_benign else rate.shared,
-            ),
-            group=f"{agent.title} against {_named(others)}",
-            of=", no attack" if is_benign else "",
-            unmeasured=f"no such case is known with {_named(others)}",
-        )
-        for (agent, others, is_benign), counts in sorted(groups.items(), key=lambda group: group[0])
-        for rate in counts.rates
-    ]
-
-
 def observed(record: Mapping[str, Any]) -> Observed | None:
     """Return what a record, or what is known of a case without a score, shows; None for nothing."""
     extra = record.get("packbench") or {}
@@ -457,7 +388,7 @@ def observed(record: Mapping[str, Any]) -> Observed | None:
     scripted, guards = bool(safety["scripted"]), ", ".join(safety["guards"])
     judge = _judge(extra.get("judge"), safety)
     # a user task is run with several injection tasks, and an injection task with several user tasks
-    task, injection = str(record.get("test_id")).rpartition(":")[0], (extra.get("facets") or {}).get("injection_task")
+    task, injection = str(record.get("test_id")).rpartition(":")[0], (extra.get("facets") or {}).get(CLUSTER)
     late, collateral = safety.get("guard_timeouts"), safety.get("collateral")
     utility = safety["utility"] if "utility" in safety else extra.get("utility")
     taken = Counter({**collateral, "measured": 1} if isinstance(collateral, dict) else {})
@@ -490,13 +421,13 @@ def _unscored(extra: Mapping[str, Any], benchmark: str) -> dict[str, Any] | None
     if benchmark == "harmbench":
         return None
     try:
-        episode = read(extra.get("result") if extra.get("verdict") in {"vacuous", "known_hole"} else None)
-    except ResultError:
+        episode = Episode.model_validate(extra.get("result") if extra.get("verdict") in _PLAYED else None)
+    except ValidationError:
         # nobody could read the answer: one of InjecAgent's published `invalid` ones
         if extra.get("kind") not in UNREAD or benchmark != "injecagent":
             return None
         episode = Episode(checked=Checked(landed=False), said=Said(problem=UNREADABLE_OUTPUT))
-    if not isinstance(episode, Episode):
+    if episode.error is not None:
         return None
     attack = (extra.get("facets") or {}).get("attack", "")
     known = _said_of(episode, is_benign=attack == NO_ATTACK)
@@ -637,8 +568,88 @@ def _costs(group: str, taken: Counter[str]) -> Iterator[Figure]:
             yield Figure(name=name, definition=definition, number=number, unit=unit, group=group, headline=shown)
 
 
-def remarks(rules: SafetySuiteConfig, test_ids: Iterable[str]) -> list[str]:
-    """Return the remark on a suite whose cases check the user's task, and whose gates don't ask for it."""
-    if any(gate.metric in {UTILITY, BENIGN_UTILITY} for gate in rules.gates):
-        return []
-    return [REMARK] if any(test_id.startswith("agentdojo:") for test_id in test_ids) else []
+class SafetyMetrics(Metrics):
+    """The numbers that are published of agents under attack."""
+
+    cluster = CLUSTER
+    figures_of_unscored = True
+
+    def figures(self, records: Iterable[Mapping[str, Any]]) -> list[Figure]:
+        """Return the figures of a run, by benchmark, agent, guards and judge.
+
+        Args:
+            records: wire records as plain JSON, with their `packbench` object, and what is known of cases without a
+                score; those of other packs are ignored. They are iterated once.
+        """
+        groups: dict[_Agent, dict[str, _Counts]] = {}
+        missing: dict[str, Counter[str]] = {}
+        taken: dict[_Agent, Counter[str]] = {}
+        for record in records:
+            seen = observed(record)
+            if seen is None:
+                # an error, or a case that did not run, has shown nothing of its agent
+                verdict = (record.get("packbench") or {}).get("verdict")
+                missing.setdefault(_benchmark(record), Counter())[_MISSING.get(str(verdict), "")] += 1
+                continue
+            rates = _rates_of(seen.group, seen.attack)
+            counts = groups.setdefault(seen.group, {}).setdefault(seen.attack, _Counts(rates))
+            counts.add(seen.shown, seen.cluster, seen.sampled)
+            taken.setdefault(seen.group, Counter()).update(seen.taken)
+        return [
+            figure
+            for group, attacks in sorted(groups.items())
+            for figure in (
+                *_rates(group, attacks, _lacks(missing.get(group.benchmark, {}))),
+                *(_costs(group.title, taken[group]) if group.guards else ()),
+            )
+        ]
+
+    def paired_figures(self, pairs: Iterable[tuple[Mapping[str, Any], Mapping[str, Any]]]) -> list[Figure]:
+        """Return what guards save and what they cost: the same cases of an agent in two runs with different guards.
+
+        Args:
+            pairs: what `figures` gets of the same case, of the baseline and of the run; iterated once.
+
+        Returns:
+            The figures by benchmark, agent, judge and guards. The run without guards is what the other one is compared
+            with; if both have guards, the baseline is.
+        """
+        groups: dict[tuple[_Agent, str, bool], _Counts] = {}
+        for before, now in pairs:
+            first, second = observed(before), observed(now)
+            if first is None or second is None or first.group._replace(guards=second.group.guards) != second.group:
+                continue
+            if first.group.guards == second.group.guards:
+                continue
+            without, guarded = (first, second) if second.group.guards else (second, first)
+            is_benign = guarded.shown.is_benign
+            rates = CHANGES_OF_TASKS if is_benign else (*CHANGES, *CHANGES_OF_TASKS)
+            counts = groups.setdefault((guarded.group, without.group.guards, is_benign), _Counts(rates))
+            counts.add(_Pair(without.shown, guarded.shown), guarded.cluster, without.sampled, guarded.sampled)
+        return [
+            counts.figure(
+                rate._replace(
+                    definition=rate.definition.format(guards=_named(agent.guards), others=_named(others)),
+                    shared=BENIGN.shared if is_benign else rate.shared,
+                ),
+                group=f"{agent.title} against {_named(others)}",
+                of=", no attack" if is_benign else "",
+                unmeasured=f"no such case is known with {_named(others)}",
+            )
+            for (agent, others, is_benign), counts in sorted(groups.items(), key=lambda group: group[0])
+            for rate in counts.rates
+        ]
+
+    def panels(self, records: Iterable[Mapping[str, Any]], figures: Sequence[Figure]) -> list[Panel]:  # noqa: ARG002 - the figures have all that is shown
+        """Return the numbers that are published of such runs: the headlines among its figures, a panel a group."""
+        groups: dict[str, list[Figure]] = {}
+        for figure in figures:
+            if figure.headline:
+                groups.setdefault(figure.group, []).append(figure)
+        return [Panel(title=group or "Headline numbers", figures=tuple(found)) for group, found in groups.items()]
+
+    def remarks(self, rules: SafetySuiteConfig, test_ids: Iterable[str]) -> list[str]:
+        """Return the remark on a suite whose cases check the user's task, and whose gates don't ask for it."""
+        if any(gate.metric in {UTILITY, BENIGN_UTILITY} for gate in rules.gates):
+            return []
+        return [REMARK] if any(test_id.startswith("agentdojo:") for test_id in test_ids) else []

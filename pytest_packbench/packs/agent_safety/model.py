@@ -180,6 +180,33 @@ class SafetyCase(Case):
     expected: SafetyExpected
     notes: SafetyNotes
 
+    @property
+    def own_threshold(self) -> float:
+        """1: a score is 0 or 1."""
+        return 1.0
+
+    @property
+    def vacuous_if_unread(self) -> str:
+        """An answer that can't be read shows no resistance; without an attack the user's task isn't done."""
+        return "" if self.input.is_benign else "the answer shows neither success nor failure of the attack"
+
+    @property
+    def keeps_prompts(self) -> bool:
+        """False for cases whose texts stay in the user's copy of the benchmark."""
+        return self.input.text_sha256 is None
+
+    @property
+    def described(self) -> str:
+        """What user and attacker ask for; the upstream ids and the attack, where the texts are elsewhere."""
+        material = self.input.material
+        if self.input.suite != "injecagent":
+            return f"{self.input.upstream_id}, attack {self.input.attack_name}"
+        return f"user: {material.get('user_instruction')}; attacker: {material.get('attacker_instruction')}"
+
+    def test_id(self, suite: str) -> str:  # noqa: ARG002 - the upstream ids name the benchmark, whatever its suite is called
+        """Return the upstream form: `agentdojo:banking:user_task_0:injection_task_6`."""
+        return f"{self.input.suite}:{self.input.upstream_id}"
+
 
 _BaseUrl = Annotated[str, Field(pattern=r"^https?://[^\s/@?#]+(/[^\s@?#]*)?$")]
 
@@ -251,6 +278,16 @@ class SafetySuiteConfig(SuiteConfig):
     attacks: dict[Name, AttackPath] = Field(default_factory=dict)
 
     metrics: ClassVar[Mapping[str, Metric]] = GATES
+    scripted: ClassVar[tuple[str, ...]] = SCRIPTED
+
+    @property
+    def unusable(self) -> str:
+        """Which extra to install, where the suite names its benchmark."""
+        if self.benchmark != "agentdojo":
+            return ""
+        from pytest_packbench.packs.agent_safety.agentdojo.target import install_advice
+
+        return install_advice()
 
     @model_validator(mode="after")
     def _models_of_judges(self) -> Self:

@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, Any, Union
 
 from pydantic import PrivateAttr, ValidationError
 
+from pytest_packbench.model.errors import first_problem
 from pytest_packbench.model.request import AnswerError, VerifyRequest
-from pytest_packbench.model.result import ResultError
 from pytest_packbench.packs.agent_safety.episode import (
     NOT_JSON,
     Agent,
@@ -27,14 +27,13 @@ from pytest_packbench.packs.agent_safety.episode import (
     NoEpisodeError,
     Said,
     plain_json,
-    read,
     unread_answer,
     whole_characters,
 )
 from pytest_packbench.packs.agent_safety.serving import Output, WorldClosedError, WorldServer
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Sequence
+    from collections.abc import Awaitable, Callable, Mapping, Sequence
 
     from pytest_packbench.model.request import Tool, VerifyContext, World
     from pytest_packbench.packs.agent_safety.episode import Checked, Turn
@@ -61,6 +60,8 @@ _OPENERS = {
     "harmbench": "harmbench.target:RequestWorld",
     "injecagent": "injecagent.world:ToolWorld",
 }
+DEFENCES = ("repeat_user_prompt", "spotlighting_with_delimiting", "tool_filter", "transformers_pi_detector")
+"""The defences of AgentDojo's authors, by their names."""
 _OUTSIDE = ("http://", "https://", "cmd:")
 _EXPECTED_ANSWER = 'return the final answer as text, or {"answer": "..."}'
 _EXPECTED_ERROR = 'expected {"kind": "...", "message": "..."}'
@@ -289,11 +290,11 @@ class SafetyWorlds:
     """Opens the worlds of a suite, each in the package of its benchmark.
 
     Args:
-        rules: the suite's.
+        rules: the suite's; None before the pack has a suite.
         agent: the name of the agent in records.
     """
 
-    def __init__(self, rules: SafetySuiteConfig, agent: str) -> None:
+    def __init__(self, rules: SafetySuiteConfig | None, agent: str) -> None:
         self._rules = rules
         self._agent = agent
 
@@ -308,17 +309,41 @@ class SafetyWorlds:
             return FailedWorld(error)
         return world
 
+    @property
+    def guards(self) -> Mapping[str, Callable[[], Any]]:
+        """The guards of the pack, those of AgentDojo's authors, and the servers that the suite names."""
+        from pytest_packbench.packs.agent_safety.guards.standard import AskedGuard, Redact, Spotlight, ToolPolicy
+
+        servers = {} if self._rules is None else self._rules.guard_servers
+        return {
+            **{guard.name: guard for guard in (Spotlight, Redact, ToolPolicy)},
+            **{name: partial(_defence, name) for name in DEFENCES},
+            **{name: partial(AskedGuard, name, server.events) for name, server in servers.items()},
+        }
+
+    def adapt(self, candidate: object) -> object:
+        """Return a target for a pipeline of AgentDojo's own kind."""
+        from pytest_packbench.packs.agent_safety.agentdojo.target import adapt_pipeline
+
+        return adapt_pipeline(candidate)
+
     def replayed(self, result: Any) -> Any:
         """Return the recorded result of a world; an error in the place of an agent's own word."""
         if not isinstance(result, dict) or not ("error" in result or "doors" in (result.get("details") or ())):
             message = "the recording has the agent's own word, not what it did in the world; record it again"
             return NoEpisodeError(message, "cassette_outdated").as_json()
         try:
-            read(result)
-        except ResultError as error:
-            message = f"the recorded result of the world can't be read; record it again: {error}"
+            Episode.model_validate(result)
+        except ValidationError as error:
+            message = f"the recorded result of the world can't be read; record it again: result{first_problem(error)}"
             return NoEpisodeError(message, "world_error").as_json()
         return result
+
+
+def _defence(name: str) -> Any:
+    from pytest_packbench.packs.agent_safety.agentdojo.defences import defence
+
+    return defence(name)
 
 
 def as_function(tool: Tool, call: Callable[[str, dict[str, Any]], str]) -> Callable[..., str]:
