@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from datetime import datetime
-from functools import cache, lru_cache, wraps
+from functools import cache, lru_cache, partial, wraps
 from importlib import import_module
 from inspect import isfunction
 from threading import Lock
@@ -73,12 +73,8 @@ def _use_c_yaml_loader() -> None:
     if loader is None:
         return
     fast_yaml = ModuleType(yaml.__name__)
-    fast_yaml.__dict__.update(yaml.__dict__)
-
-    def safe_load(text: str) -> Any:
-        return yaml.load(text, Loader=loader)  # noqa: S506 - the safe loader, in C
-
-    fast_yaml.safe_load = safe_load  # type: ignore[attr-defined]  # a module takes attributes
+    # the safe loader, in C
+    vars(fast_yaml).update(vars(yaml), safe_load=partial(yaml.load, Loader=loader))
     # the name `yaml` in AgentDojo's module, so that nobody else's YAML changes
     task_suites.yaml = fast_yaml
 

@@ -149,9 +149,11 @@ def find_behavior(paths: Sequence[Path], behavior_id: str, sha256: str) -> Behav
             behavior = _by_id(path, path.stat().st_mtime_ns).get(behavior_id)
         except OSError as error:
             raise FileError(f"{path}: {why_unreadable(error)}") from None
-        if behavior is not None and behavior.sha256 == sha256:
+        if behavior is None:
+            continue
+        if behavior.sha256 == sha256:
             return behavior
-        changed_in = path.name if behavior is not None else changed_in
+        changed_in = path.name
     if changed_in is not None:
         raise FileError(
             f"{behavior_id}: its text in {changed_in} differs from the imported one; import that file again"
