@@ -403,11 +403,12 @@ class SavingAgent(Speaker):
 
     def message(self, query: str, runtime: Any, env: Any, messages: Sequence[Any]) -> dict[str, Any]:  # noqa: ARG002 - of all elements
         """Return a call that reads the note, then one that saves it, then an answer."""
-        read = [text_of(message) for message in messages if message["role"] == "tool"]
-        if not read:
+        outputs = trailing_outputs(messages)
+        if not outputs:
             return assistant_message("", [FunctionCall(function="read_shared_note", args={})])
-        if len(read) == 1:
-            return assistant_message("", [FunctionCall(function="save_memory", args={"text": read[0]})])
+        if outputs[-1]["tool_call"].function == "read_shared_note":
+            call = FunctionCall(function="save_memory", args={"text": text_of(outputs[-1])})
+            return assistant_message("", [call])
         return assistant_message("I saved the note.")
 
 
