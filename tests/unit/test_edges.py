@@ -21,7 +21,7 @@ from pytest_packbench.model.report import BaselineLookup, PolicyChange, PolicyOu
 from pytest_packbench.model.run import RunOptions
 from pytest_packbench.model.suite import GateResult
 from pytest_packbench.packs.agent_safety.harmbench.behaviors import FileError
-from pytest_packbench.packs.agent_safety.harmbench.classifier import prompts_of, reproduction
+from pytest_packbench.packs.agent_safety.harmbench.classifier import prompts_of, similarity
 from pytest_packbench.packs.tariff.answer import TariffAnswer
 from pytest_packbench.packs.tariff.judged import Judged
 from pytest_packbench.packs.tariff.metrics import answer_facts, own_gates
@@ -257,7 +257,7 @@ def test_a_file_of_hashes_is_read_up_to_16_mebibytes(tmp_path: Path) -> None:
         with (folder / "poem.pkl").open("wb") as file:
             file.truncate(size)
         with pytest.raises(FileError, match="HarmBench") as caught:
-            reproduction(poem, tmp_path, "x")
+            similarity(poem, tmp_path, "x")
         assert ("larger than 16 MiB" in str(caught.value)) is (size > 2**24)
 
 

@@ -104,9 +104,9 @@ def test_a_row_becomes_a_case_without_its_text(tmp_path: Path) -> None:
 
 def test_quotes_commas_and_line_ends_belong_to_a_text_and_columns_have_any_order(tmp_path: Path) -> None:
     path = behaviors_file(tmp_path, '"Say ""zebra"",\nthen stop.",standard,plain_words,,,zebra', "", TEAPOT)
-    assert [(row.line, row.row, row.behavior.text if row.behavior else "") for row in read(path)] == [
-        (2, 0, 'Say "zebra",\nthen stop.'),
-        (5, 1, "Write a rhyme on a teapot."),
+    assert [(line, found if isinstance(found, str) else found.text) for line, found in read(path)] == [
+        (2, 'Say "zebra",\nthen stop.'),
+        (5, "Write a rhyme on a teapot."),
     ]
     head = "BehaviorID,Source,Behavior,FunctionalCategory,SemanticCategory"
     assert ids(behaviors_file(tmp_path, "zebra,x,Write it.,standard,plain_words", head=head)) == ["zebra"]

@@ -50,12 +50,12 @@ from pytest_packbench.packs.agent_safety.agentdojo.world import (
     trailing_outputs,
     with_text,
 )
-from pytest_packbench.packs.agent_safety.episode import Checked, Collateral, NoEpisodeError, Said, unread_answer
-from pytest_packbench.packs.agent_safety.guards.base import contains, words
+from pytest_packbench.packs.agent_safety.episode import Checked, Collateral, Said, unread_answer
+from pytest_packbench.packs.agent_safety.guards.base import contains, leaves, words
 from pytest_packbench.packs.agent_safety.model import is_scripted
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from pytest_packbench.model.request import LLM, ModelAnswer, VerifyContext, VerifyRequest
     from pytest_packbench.packs.agent_safety.agentdojo.world import Step
@@ -218,7 +218,7 @@ class ScriptedAgent(Speaker):
     def _next(self) -> dict[str, Any]:
         while self._calls:
             call = self._calls.pop(0)
-            lacks = self._lacks(_leaves(call.args))
+            lacks = self._lacks(leaves(call.args))
             self._position += 1
             if not lacks:
                 return assistant_message("", [call])
@@ -296,17 +296,6 @@ def solution_of(version: str, environment: str, task_id: str) -> Solution:
 @cache
 def _environment(version: str, environment: str) -> Any:
     return suite_of(version, environment).load_and_inject_default_environment({})
-
-
-def _leaves(value: Any) -> Iterator[str]:
-    if isinstance(value, dict):
-        for inner in value.values():
-            yield from _leaves(inner)
-    elif isinstance(value, list | tuple):
-        for inner in value:
-            yield from _leaves(inner)
-    elif value is not None and not isinstance(value, bool):
-        yield str(value)
 
 
 def any_of(episodes: Mapping[str, Episode]) -> Episode:
@@ -423,24 +412,23 @@ class SavingAgent(Speaker):
         return assistant_message("I saved the note.")
 
 
-def run_pair(request: VerifyRequest, context: VerifyContext, rules: SafetySuiteConfig) -> dict[str, Any]:
-    """Run a pair, with each of its attacks; see `target.run`."""
+def run_pair(request: VerifyRequest, context: VerifyContext, rules: SafetySuiteConfig) -> Episode:
+    """Run a pair, with each of its attacks; see `target.run`.
+
+    Raises:
+        NoEpisodeError: the case or the agent names something that AgentDojo doesn't have.
+    """
     names = request.input.get("any_of") or [request.input["attack"]]
-    addressed = addressed_as(context.backend, context.model)
-    try:
-        world = partial(
-            DojoWorld,
-            *(request, context, rules, context.model),
-            addressed=addressed,
-            scripted=is_scripted(context, UnknownUpstreamError.kind),
-        )
-        # all of them first: an unknown one is an error before a model is asked
-        worlds = {name: world(attack=name) for name in names}
-    except NoEpisodeError as error:
-        return error.as_json()
+    world = partial(
+        DojoWorld,
+        *(request, context, rules, context.model),
+        addressed=addressed_as(context.backend, context.model),
+        scripted=is_scripted(context, UnknownUpstreamError.kind),
+    )
+    # all of them first: an unknown one is an error before a model is asked
+    worlds = {name: world(attack=name) for name in names}
     episodes = {name: _played(world, context, request.input.get("variant")) for name, world in worlds.items()}
-    episode = any_of(episodes) if request.input.get("any_of") else episodes[names[0]]
-    return episode.as_json()
+    return any_of(episodes) if request.input.get("any_of") else episodes[names[0]]
 
 
 def _played(world: DojoWorld, context: VerifyContext, variant: str | None) -> Episode:
@@ -497,8 +485,9 @@ def _session(world: DojoWorld, context: VerifyContext, agent: Any, turns: int) -
     """Play a session of an agent in its world, with at most so many turns with calls."""
     if world.begin():
         repeats = any(getattr(guard, "repeats_prompt", False) for guard in context.guards)
-        executor = GuardedExecutor(world.chain)
-        loop = ToolsExecutionLoop([executor, *([PromptRepeater()] if repeats else []), agent], turns)
+        loop = ToolsExecutionLoop(
+            [GuardedExecutor(world.chain), *([PromptRepeater()] if repeats else []), agent], turns
+        )
         world.pipeline = Sequential([SystemMessage(world.system), InitQuery(), agent, loop])
     episode = world.ending(Said())
     said, problem = episode.said, getattr(agent, "problem", None)

@@ -202,15 +202,14 @@ def pairs(*attacks: str) -> list[Pair]:
 
     all_pairs = []
     for environment, suite in get_suites(VERSION).items():
+        users = _difficulties(suite.user_tasks)
         if attacks == (NO_ATTACK,):
-            tasks = suite.user_tasks.items()
-            all_pairs += [Pair(environment, _number(name), ALONE, task.DIFFICULTY.name.lower()) for name, task in tasks]
+            all_pairs += [Pair(environment, user, ALONE, difficulty) for user, difficulty in users.items()]
             continue
         for attack in attacks:
             attack_of(VERSION, environment, attack, "")
-        difficulties = {_number(name): task.DIFFICULTY.name.lower() for name, task in suite.injection_tasks.items()}
-        users = [_number(name) for name in suite.user_tasks]
-        all_pairs += [Pair(environment, user, *injection) for user in users for injection in difficulties.items()]
+        injections = _difficulties(suite.injection_tasks).items()
+        all_pairs += [Pair(environment, user, *injection) for user in users for injection in injections]
     return sorted(all_pairs)
 
 
@@ -287,5 +286,6 @@ def _rank(seed: int, *parts: object) -> str:
     return hashlib.sha256(":".join(map(str, (seed, *parts))).encode()).hexdigest()
 
 
-def _number(task: str) -> int:
-    return int(task.rpartition("_")[2])
+def _difficulties(tasks: Mapping[str, Any]) -> dict[int, str]:
+    """Return the difficulty of each task by its number."""
+    return {int(name.rpartition("_")[2]): task.DIFFICULTY.name.lower() for name, task in tasks.items()}

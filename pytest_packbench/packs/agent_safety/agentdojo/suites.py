@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from datetime import datetime
-from functools import cache, lru_cache, wraps
+from functools import cache, lru_cache, partial, wraps
 from importlib import import_module
 from inspect import isfunction
 from threading import Lock
@@ -26,7 +26,7 @@ from agentdojo.task_suite.load_suites import get_suites
 from pytest_packbench.packs.agent_safety.episode import NoEpisodeError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable
 
     from agentdojo.task_suite.task_suite import TaskSuite
 
@@ -73,12 +73,8 @@ def _use_c_yaml_loader() -> None:
     if loader is None:
         return
     fast_yaml = ModuleType(yaml.__name__)
-    fast_yaml.__dict__.update(yaml.__dict__)
-
-    def safe_load(text: str) -> Any:
-        return yaml.load(text, Loader=loader)  # noqa: S506 - the safe loader, in C
-
-    fast_yaml.safe_load = safe_load  # type: ignore[attr-defined]  # a module takes attributes
+    # the safe loader, in C
+    vars(fast_yaml).update(vars(yaml), safe_load=partial(yaml.load, Loader=loader))
     # the name `yaml` in AgentDojo's module, so that nobody else's YAML changes
     task_suites.yaml = fast_yaml
 
@@ -150,37 +146,35 @@ def _loaded_parts(version: str) -> dict[str, dict[str, object]]:
 
 def _parts_of(suite: TaskSuite) -> dict[str, object]:
     """Return what decides how a pair ends, by dotted name: tasks with their attributes, tools, and the runner."""
-    parts: dict[str, object] = {}
-    runner = vars(task_suites)
-    owners: list[Any] = [*type(suite).__mro__]
-    parts.update({f"{task_suites.__name__}.{name}": part for name, part in list(runner.items()) if callable(part)})
-    for task in (*suite.user_tasks.values(), *suite.injection_tasks.values()):
-        parts[f"{suite.name}.{task.ID}"] = task
-        parts.update({f"{suite.name}.{task.ID}.{name}": part for name, part in list(vars(task).items())})
-        owners += type(task).__mro__
-    for tool in suite.tools:
-        parts[f"{suite.name}.{tool.name}"] = tool
-        parts[f"{suite.name}.{tool.name}.run"] = tool.run
-    for owner in dict.fromkeys(owners):
-        if not owner.__module__.startswith("agentdojo."):
-            continue
-        prefix = f"{owner.__module__}.{owner.__qualname__}"
-        parts.update(
-            {f"{prefix}.{name}": part for name, part in list(vars(owner).items()) if name not in _SET_BY_PYTHON}
-        )
+    tasks = (*suite.user_tasks.values(), *suite.injection_tasks.values())
+    owners = dict.fromkeys(owner for one in (suite, *tasks) for owner in type(one).__mro__)
+    whole: dict[str, object] = {
+        task_suites.__name__: task_suites,
+        **{f"{suite.name}.{task.ID}": task for task in tasks},
+        **{f"{suite.name}.{tool.name}": tool for tool in suite.tools},
+        **{f"{one.__module__}.{one.__qualname__}": one for one in owners if one.__module__.startswith("agentdojo.")},
+    }
+    parts = {
+        f"{name}.{inner}": part
+        for name, one in whole.items()
+        for inner, part in list(vars(one).items())
+        if inner not in _SET_BY_PYTHON and (callable(part) or one is not task_suites)
+    } | whole
     functions = {name: getattr(part, "__func__", part) for name, part in parts.items()}
     return parts | {f"{name}.__code__": part.__code__ for name, part in functions.items() if isfunction(part)}
 
 
 @cache
-def attack_of(version: str, environment: str, attack: str, addressed: str) -> BaseAttack:
+def attack_of(version: str, environment: str, attack: str, addressed: str, path: str = "") -> BaseAttack:
     """Return an attack on a suite; one object per suite, because it caches which injection points each user task reads.
 
-    It addresses the model by `addressed`, the result of `addressed_as`.
+    It addresses the model by `addressed`, the result of `addressed_as`. With a path it is the user's own.
 
     Raises:
         UnknownUpstreamError: there is no such attack, or it needs a person at the keyboard.
     """
+    if path:
+        return _own_attack(suite_of(version, environment), attack, path, addressed)
     if attack not in ATTACKS or attack == _INTERACTIVE:
         expected = ", ".join(sorted(set(ATTACKS) - {_INTERACTIVE}))
         raise UnknownUpstreamError(f'unknown attack "{attack}"; expected one of {expected}, {NO_ATTACK}')
@@ -233,8 +227,7 @@ class OwnAttack(BaseAttack):  # type: ignore[misc]  # the extra may be absent wh
         return dict.fromkeys(self.get_injection_candidates(user_task), text)
 
 
-@cache
-def own_attack(suite: TaskSuite, name: str, path: str, model: str) -> Any:
+def _own_attack(suite: TaskSuite, name: str, path: str, model: str) -> BaseAttack:
     """Return an attack of the user's own.
 
     Args:
@@ -255,21 +248,3 @@ def own_attack(suite: TaskSuite, name: str, path: str, model: str) -> Any:
     if isinstance(loaded, type) and issubclass(loaded, BaseAttack):
         return loaded(suite, BasePipelineElement)
     return OwnAttack(suite, loaded, name, model)
-
-
-def attack_by_name(version: str, environment: str, name: str, model: str, own: Mapping[str, str]) -> Any:
-    """Return an attack of the user's own, or of AgentDojo.
-
-    Args:
-        version: the version of the benchmark.
-        environment: the environment that it attacks.
-        name: its name.
-        model: the name by which it addresses the model.
-        own: the paths of the user's own attacks by name (`attacks` of `suite.yaml`).
-
-    Raises:
-        UnknownUpstreamError: there is no such attack.
-    """
-    if name in own:
-        return own_attack(suite_of(version, environment), name, own[name], model)
-    return attack_of(version, environment, name, model)

@@ -37,11 +37,11 @@ def run(request: VerifyRequest, context: VerifyContext, rules: SafetySuiteConfig
     """
     try:
         _install()
+        from pytest_packbench.packs.agent_safety.agentdojo.agents import run_pair
+
+        return run_pair(request, context, rules).as_json()
     except NoEpisodeError as error:
         return error.as_json()
-    from pytest_packbench.packs.agent_safety.agentdojo.agents import run_pair
-
-    return run_pair(request, context, rules)
 
 
 def open_world(request: VerifyRequest, context: VerifyContext, rules: SafetySuiteConfig, agent: str) -> AgentWorld:

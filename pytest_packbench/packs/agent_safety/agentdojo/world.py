@@ -29,7 +29,7 @@ from pytest_packbench.packs.agent_safety.agentdojo.suites import (
     NO_ATTACK,
     UnknownUpstreamError,
     addressed_as,
-    attack_by_name,
+    attack_of,
     changed_part,
     suite_of,
 )
@@ -232,7 +232,8 @@ class DojoWorld(AgentWorld):
         """Plant the attack, addressed to an agent of this name."""
         self._addressed = name
         if self._attack != NO_ATTACK:
-            attack = attack_by_name(self.version, self._environment_name, self._attack, name, self._own_attacks)
+            path = self._own_attacks.get(self._attack, "")
+            attack = attack_of(self.version, self._environment_name, self._attack, name, path)
             self._is_dos = attack.is_dos_attack
             self.injections = attack.attack(self.user_task, self.injection_task)
         self.chain.planted = tuple(dict.fromkeys(self.injections.values()))
@@ -290,7 +291,7 @@ class DojoWorld(AgentWorld):
             NoEpisodeError: code in this process changed the checkers.
             Exception: what a guard or the pipeline raised.
         """
-        element: _Ended | _PipelineRun
+        element: _Ended
         if self.pipeline is not None and self.task is not None:
             element = _PipelineRun(self, self.pipeline)
         else:
@@ -342,7 +343,7 @@ class DojoWorld(AgentWorld):
         system, task = with_text({"role": "system"}, self.system), self.task or self.prompt()
         return [system, with_text({"role": "user"}, task), *self._messages, assistant_message(answer)]
 
-    def _by_own_notes(self, element: _Ended | _PipelineRun, *, utility: bool, landed: bool) -> tuple[bool, bool]:
+    def _by_own_notes(self, element: _Ended, *, utility: bool, landed: bool) -> tuple[bool, bool]:
         """Judge by what was seen, too: by a pipeline's calls, played again in an environment that it never had.
 
         It got another environment, and may tell of other calls. The difference is to its disadvantage.
@@ -359,7 +360,7 @@ class DojoWorld(AgentWorld):
         )
         return utility and seen_utility, landed or seen_landed
 
-    def _only_by_denied(self, element: _Ended | _PipelineRun, messages: Sequence[Any]) -> bool:
+    def _only_by_denied(self, element: _Ended, messages: Sequence[Any]) -> bool:
         """Return whether the checker finds nothing without the calls that a guard denied.
 
         Only a checker of calls runs again.
@@ -374,24 +375,24 @@ class DojoWorld(AgentWorld):
 
 
 class _Ended(BasePipelineElement):  # type: ignore[misc]  # see GuardedExecutor
-    """What an agent has done, for AgentDojo's runner.
+    """What an agent has done, for AgentDojo's runner, and what that runner doesn't return.
 
     Attributes:
-        start: the environment at the start.
-        environment: the environment at the end.
+        start: the environment at the start; of a pipeline a copy, where it is needed.
+        environment: the environment at the end; that of a pipeline, in which the tools ran.
         messages: what the agent read and wrote.
-        said: None; see `_PipelineRun`.
-        wrong_return: empty; see `_PipelineRun`.
+        said: the answer of a pipeline, if a model's answer in it can't be read.
+        wrong_return: what is wrong with the value that a pipeline returned; empty if nothing is.
     """
 
     name = "ended"
-    said: Said | None = None
-    wrong_return = ""
 
-    def __init__(self, environment: Any, messages: Sequence[Any]) -> None:
+    def __init__(self, environment: Any = None, messages: Sequence[Any] = ()) -> None:
         self.start: Any = None
         self.environment = environment
         self.messages = messages
+        self.said: Said | None = None
+        self.wrong_return = ""
 
     def query(self, query: str, runtime: Any, env: Any) -> Step:
         """Return the environment and the messages of the end."""
@@ -401,24 +402,12 @@ class _Ended(BasePipelineElement):  # type: ignore[misc]  # see GuardedExecutor
         return query, runtime, self.environment, self.messages, {}
 
 
-class _PipelineRun(BasePipelineElement):  # type: ignore[misc]  # see GuardedExecutor
-    """Runs a pipeline on the task that the guards let through, and keeps what AgentDojo's runner doesn't return.
-
-    Attributes:
-        start: a copy of the environment at the start, where it is needed.
-        environment: the environment that the pipeline got, in which the tools ran.
-        messages: the pipeline's messages.
-        said: the pipeline's answer, if a model's answer in it can't be read.
-        wrong_return: what is wrong with the value that the pipeline returned; empty if nothing is.
-    """
+class _PipelineRun(_Ended):
+    """Runs a pipeline on the task that the guards let through."""
 
     def __init__(self, world: DojoWorld, pipeline: BasePipelineElement) -> None:
+        super().__init__()
         self.name = pipeline.name
-        self.start: Any = None
-        self.environment: Any = None
-        self.messages: Sequence[Any] = ()
-        self.said: Said | None = None
-        self.wrong_return = ""
         self._world = world
         self._pipeline = pipeline
 

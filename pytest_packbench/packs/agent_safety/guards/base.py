@@ -29,7 +29,7 @@ from pytest_packbench.model.request import Tool  # noqa: TC001 - pydantic reads 
 from pytest_packbench.packs.agent_safety.episode import Collateral, Ruling, Turn
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from pytest_packbench.model.request import LLM, ModelAnswer, ModelRequest, VerifyContext
     from pytest_packbench.packs.agent_safety.episode import Call
@@ -526,6 +526,18 @@ def contains(text: str, patterns: tuple[str, ...]) -> bool:
         return False
     unescaped = letters_and_digits(_ESCAPE.sub(_unescape, text))
     return any(pattern in unescaped for pattern in patterns)
+
+
+def leaves(value: Any) -> Iterator[str]:
+    """Yield the texts and numbers in the arguments of a call, as text."""
+    if isinstance(value, dict):
+        for inner in value.values():
+            yield from leaves(inner)
+    elif isinstance(value, list | tuple):
+        for inner in value:
+            yield from leaves(inner)
+    elif value is not None and not isinstance(value, bool):
+        yield str(value)
 
 
 def words(text: str) -> list[str]:

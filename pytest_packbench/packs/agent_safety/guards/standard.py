@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any
 
 from pytest_packbench.model.pack import RoleModel
 from pytest_packbench.model.request import ModelRequest
-from pytest_packbench.packs.agent_safety.guards.base import ROLE, GuardRuling
+from pytest_packbench.packs.agent_safety.guards.base import ROLE, GuardRuling, leaves
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator
+    from collections.abc import Collection
 
     from pytest_packbench.packs.agent_safety.guards.base import Prompt, ToolOutput, ToolUse
     from pytest_packbench.packs.agent_safety.model import SafetySuiteConfig
@@ -107,7 +107,7 @@ class ToolPolicy:
 
     def pre_tool_use(self, call: ToolUse) -> GuardRuling | None:
         """Deny a call (rule 1) whose arguments come from tool outputs only."""
-        values = [text for value in _leaves(call.arguments) if len(text := _normalized(value)) >= MIN_LENGTH]
+        values = [text for value in leaves(call.arguments) if len(text := _normalized(value)) >= MIN_LENGTH]
         trusted = _normalized(call.prompt)
         if any(value in trusted for value in values):
             return None
@@ -115,17 +115,6 @@ class ToolPolicy:
         if not any(value in untrusted for value in values):
             return None
         return GuardRuling(decision="deny", rule=_UNTRUSTED, reason="the arguments occur in untrusted text only")
-
-
-def _leaves(value: Any) -> Iterator[str]:
-    if isinstance(value, dict):
-        for inner in value.values():
-            yield from _leaves(inner)
-    elif isinstance(value, list | tuple):
-        for inner in value:
-            yield from _leaves(inner)
-    elif value is not None and not isinstance(value, bool):
-        yield str(value)
 
 
 def _normalized(text: str) -> str:

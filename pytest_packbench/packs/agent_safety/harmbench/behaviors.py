@@ -5,14 +5,23 @@ from __future__ import annotations
 import csv
 import hashlib
 import io
-import re
-from dataclasses import dataclass
 from functools import lru_cache
-from typing import TYPE_CHECKING, Literal, cast, get_args
+from typing import TYPE_CHECKING, Annotated, Literal, NamedTuple, Self
 
-from pytest_packbench.files import LIMITS, read_regular, why_unreadable
-from pytest_packbench.model.case import CASE_ID
-from pytest_packbench.model.errors import format_value
+from pydantic import (
+    AfterValidator,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    StringConstraints,
+    ValidationError,
+    model_validator,
+)
+
+from pytest_packbench.files import LIMITS, has_surrogate, read_regular, why_unreadable
+from pytest_packbench.model.authoring import MAX_ID
+from pytest_packbench.model.case import CASE_ID, Expected, ListOf, StrictModel, misfit
+from pytest_packbench.model.errors import first_problem
 from pytest_packbench.packs.agent_safety.episode import NoEpisodeError
 from pytest_packbench.packs.agent_safety.model import as_word
 
@@ -27,32 +36,48 @@ MAX_ANSWER_TOKENS = 512
 
 NOT_ASSESSED = "not assessed: HarmBench detects reproduced texts by its own hashes, not by a judge"
 
-COLUMNS = ("Behavior", "FunctionalCategory", "SemanticCategory", "Tags", "ContextString", "BehaviorID")
-_REQUIRED = frozenset(COLUMNS) - {"ContextString", "Tags"}
-_LONGEST_ID = 120
 # HarmBench's separator between a context and a request
 _SEPARATOR = "\n\n---\n\n"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Behavior:
-    """One behaviour.
+_Filled = Annotated[str, StringConstraints(pattern=r"\S"), Expected("text")]
+_Word = Annotated[str, AfterValidator(as_word), Field(min_length=1), Expected("a word")]
+_Words = Annotated[ListOf[str], BeforeValidator(lambda cell: filter(None, map(as_word, cell.split(","))))]
+_Context = Annotated[str, AfterValidator(lambda text: text if text.strip() else "")]
+_Id = Annotated[
+    str,
+    StringConstraints(strip_whitespace=True, pattern=CASE_ID, max_length=MAX_ID),
+    Expected(f"at most {MAX_ID} letters, digits, _ and -"),
+]
+
+
+class Behavior(StrictModel):
+    """One behaviour: a row of a file, under the names of its columns; other columns are ignored.
 
     Attributes:
-        id: the `BehaviorID`.
+        text: the request.
         functional: `standard`, `contextual` (it comes with a context) or `copyright`.
         semantic: the kind of harm as a word, such as `illegal`.
         tags: upstream's tags.
-        text: the request.
         context: the text that the request is about; empty without one.
+        id: the `BehaviorID`.
     """
 
-    id: str
-    functional: Functional
-    semantic: str
-    tags: tuple[str, ...]
-    text: str
-    context: str
+    model_config = ConfigDict(extra="ignore")
+
+    text: _Filled = Field(alias="Behavior")
+    functional: Annotated[Functional, BeforeValidator(str.strip)] = Field(alias="FunctionalCategory")
+    semantic: _Word = Field(alias="SemanticCategory")
+    tags: _Words = Field((), alias="Tags")
+    context: _Context = Field("", alias="ContextString")
+    id: _Id = Field(alias="BehaviorID")
+
+    @model_validator(mode="after")
+    def _has_its_context(self) -> Self:
+        if (self.functional == "contextual") is not bool(self.context):
+            expected = "one for the category contextual, and for no other"
+            raise misfit(f"{self.functional}, {'with a' if self.context else 'without a'} ContextString", expected)
+        return self
 
     @property
     def request(self) -> str:
@@ -65,32 +90,26 @@ class Behavior:
         return hashlib.sha256(self.request.encode()).hexdigest()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BehaviorRow:
+COLUMNS = {str(field.alias): field for field in Behavior.model_fields.values()}
+"""The columns of a file."""
+
+
+class BehaviorRow(NamedTuple):
     """One row of a file.
 
     Attributes:
         line: the line of the file on which it begins, from 1.
-        row: its position among the rows below the header, from 0.
-        behavior: the behaviour; None where the row can't be used.
-        problem: why it can't be used; empty otherwise.
+        behavior: the behaviour, or why the row can't be used, without its text.
     """
 
     line: int
-    row: int
-    behavior: Behavior | None = None
-    problem: str = ""
+    behavior: Behavior | str
 
 
 class FileError(NoEpisodeError):
     """A file of behaviours can't be used: the reason in one line."""
 
     kind = "text_missing"
-
-
-def file_sha256(path: Path) -> str:
-    """Return the hash of a file's bytes, hexadecimal."""
-    return hashlib.sha256(read_regular(path, LIMITS["import"])).hexdigest()
 
 
 def read(path: Path) -> list[BehaviorRow]:
@@ -108,14 +127,14 @@ def read(path: Path) -> list[BehaviorRow]:
     if header is None or isinstance(header[1], str):
         raise FileError(f"{path.name}: expected the columns {', '.join(COLUMNS)} in line 1")
     names = [cell.strip() for cell in header[1]]
-    missing = [name for name in COLUMNS if name in _REQUIRED and name not in names]
+    missing = [name for name, field in COLUMNS.items() if field.is_required() and name not in names]
     if missing:
         present = ", ".join(names).encode("utf-8", "backslashreplace").decode()
         raise FileError(f"{path.name}:{header[0]}: the column {missing[0]} is missing; the file has {present}")
     duplicates = [name for name in names if names.count(name) > 1]
     if duplicates:
         raise FileError(f'{path.name}:{header[0]}: duplicate column "{duplicates[0]}"; remove one')
-    return [_behavior_row(line, row, cells, names) for row, (line, cells) in enumerate(rows)]
+    return [BehaviorRow(line, _behavior(cells, names)) for line, cells in rows]
 
 
 def find_behavior(paths: Sequence[Path], behavior_id: str, sha256: str) -> Behavior:
@@ -130,9 +149,11 @@ def find_behavior(paths: Sequence[Path], behavior_id: str, sha256: str) -> Behav
             behavior = _by_id(path, path.stat().st_mtime_ns).get(behavior_id)
         except OSError as error:
             raise FileError(f"{path}: {why_unreadable(error)}") from None
-        if behavior is not None and behavior.sha256 == sha256:
+        if behavior is None:
+            continue
+        if behavior.sha256 == sha256:
             return behavior
-        changed_in = path.name if behavior is not None else changed_in
+        changed_in = path.name
     if changed_in is not None:
         raise FileError(
             f"{behavior_id}: its text in {changed_in} differs from the imported one; import that file again"
@@ -156,7 +177,7 @@ def _files(paths: Sequence[Path]) -> Iterator[Path]:
 
 @lru_cache(maxsize=8)
 def _by_id(path: Path, _mtime_ns: int) -> Mapping[str, Behavior]:
-    return {row.behavior.id: row.behavior for row in read(path) if row.behavior is not None}
+    return {found.id: found for _, found in read(path) if isinstance(found, Behavior)}
 
 
 def _rows(lines: Sequence[str]) -> Iterator[tuple[int, list[str] | str]]:
@@ -178,43 +199,14 @@ def _rows(lines: Sequence[str]) -> Iterator[tuple[int, list[str] | str]]:
         start += reader.line_num
 
 
-def _behavior_row(line: int, row: int, cells: list[str] | str, names: Sequence[str]) -> BehaviorRow:
+def _behavior(cells: list[str] | str, names: Sequence[str]) -> Behavior | str:
     if isinstance(cells, str):
-        return BehaviorRow(line=line, row=row, problem=cells)
-    values = dict(zip(names, cells, strict=False))
-    sizes = f"got {len(cells)} cells, expected {len(names)}" if len(cells) != len(names) else ""
-    problem = sizes or next(_problems(values), "")
-    return BehaviorRow(line=line, row=row, behavior=None if problem else _behavior(values), problem=problem)
-
-
-def _behavior(values: Mapping[str, str]) -> Behavior:
-    context = values.get("ContextString", "")
-    return Behavior(
-        id=values["BehaviorID"].strip(),
-        functional=cast("Functional", values["FunctionalCategory"].strip()),
-        semantic=as_word(values["SemanticCategory"]),
-        tags=tuple(filter(None, map(as_word, values.get("Tags", "").split(",")))),
-        text=values["Behavior"],
-        context=context if context.strip() else "",
-    )
-
-
-def _problems(values: Mapping[str, str]) -> Iterator[str]:
-    """Yield what is wrong with a row, without its text."""
-    behavior_id = values["BehaviorID"].strip()
-    functional = values["FunctionalCategory"].strip()
-    context = values.get("ContextString", "").strip()
-    for column, cell in values.items():
-        if any("\ud800" <= letter <= "\udfff" for letter in cell):
-            yield f"{column}: not UTF-8; save the file as UTF-8"
-    if not re.fullmatch(CASE_ID, behavior_id) or len(behavior_id) > _LONGEST_ID:
-        yield f"BehaviorID: got {format_value(behavior_id)}, expected letters, digits, _ and -"
-    if not values["Behavior"].strip():
-        yield "Behavior: empty, expected text"
-    if functional not in get_args(Functional):
-        yield f"FunctionalCategory: got {format_value(functional)}, expected one of {', '.join(get_args(Functional))}"
-    if not as_word(values["SemanticCategory"]):
-        yield f"SemanticCategory: got {format_value(values['SemanticCategory'])}, expected a word"
-    if (functional == "contextual") is not bool(context):
-        expected = "text" if functional == "contextual" else "none"
-        yield f"ContextString: got {'text' if context else 'none'}, expected {expected} for the category {functional}"
+        return cells
+    if len(cells) != len(names):
+        return f"got {len(cells)} cells, expected {len(names)}"
+    if any(map(has_surrogate, cells)):
+        return "not UTF-8; save the file as UTF-8"
+    try:
+        return Behavior.model_validate(dict(zip(names, cells, strict=True)))
+    except ValidationError as error:
+        return str(first_problem(error))

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import hashlib
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, get_args
 
+from pytest_packbench.files import LIMITS, read_regular
 from pytest_packbench.model.authoring import CaseDraft, Importer, SourceFlaw
 from pytest_packbench.packs.agent_safety.harmbench import behaviors
 from pytest_packbench.packs.agent_safety.harmbench.behaviors import NOT_ASSESSED
@@ -13,7 +15,7 @@ if TYPE_CHECKING:
     import argparse
     from collections.abc import Iterator, Mapping
 
-    from pytest_packbench.packs.agent_safety.harmbench.behaviors import Behavior, BehaviorRow
+    from pytest_packbench.packs.agent_safety.harmbench.behaviors import Behavior
 
 ATTACK = "direct_request"
 _SUITE = """\
@@ -46,7 +48,7 @@ class HarmBenchImporter(Importer):
         parser.add_argument(
             "--functional",
             action="append",
-            choices=("standard", "contextual", "copyright"),
+            choices=get_args(behaviors.Functional),
             help="only behaviours of this functional category (repeatable; default: all)",
         )
 
@@ -59,17 +61,18 @@ class HarmBenchImporter(Importer):
         """
         first: dict[str, tuple[Path, str, str]] = {}
         for path in arguments.files:
-            sha256 = behaviors.file_sha256(path)
-            for row in behaviors.read(path):
-                place, behavior = f"{path}:{row.line}", row.behavior
-                if behavior is None:
-                    yield SourceFlaw(place=place, message=row.problem)
+            sha256 = hashlib.sha256(read_regular(path, LIMITS["import"])).hexdigest()
+            for row, (line, behavior) in enumerate(behaviors.read(path)):
+                place = f"{path}:{line}"
+                if isinstance(behavior, str):
+                    yield SourceFlaw(place=place, message=behavior)
                     continue
                 if arguments.functional and behavior.functional not in arguments.functional:
                     continue
                 if behavior.id not in first:
                     first[behavior.id] = (path, place, behavior.sha256)
-                    yield CaseDraft(place=place, case=_case(path, sha256, row, behavior))
+                    source = {"file": path.name, "sha256": sha256, "row": row}
+                    yield CaseDraft(place=place, case=_case(source, line, behavior))
                     continue
                 first_path, first_place, first_sha256 = first[behavior.id]
                 changed = first_sha256 != behavior.sha256
@@ -84,7 +87,7 @@ class HarmBenchImporter(Importer):
         return {"suite.yaml": _SUITE}
 
 
-def _case(path: Path, sha256: str, row: BehaviorRow, behavior: Behavior) -> dict[str, Any]:
+def _case(source: dict[str, Any], line: int, behavior: Behavior) -> dict[str, Any]:
     expected: dict[str, Any] = {"decision": "refuse"}
     if behavior.functional == "copyright":
         expected["known_hole"] = {"kind": "no_checker", "reason": NOT_ASSESSED}
@@ -95,15 +98,15 @@ def _case(path: Path, sha256: str, row: BehaviorRow, behavior: Behavior) -> dict
         "difficulty": "medium",
         "input": {
             "suite": "harmbench",
-            "version": f"sha256:{sha256[:12]}",
+            "version": f"sha256:{source['sha256'][:12]}",
             "ids": {"behavior": behavior.id},
             "attack": ATTACK,
-            "source": {"file": path.name, "sha256": sha256, "row": row.row},
+            "source": source,
             "text_sha256": behavior.sha256,
         },
         "expected": expected,
         "notes": {
-            "source": f"{path.name}, line {row.line}",
+            "source": f"{source['file']}, line {line}",
             "tags": [behavior.functional, behavior.semantic, *behavior.tags],
             "attack_category": behavior.semantic,
             "groups": {"functional": behavior.functional},

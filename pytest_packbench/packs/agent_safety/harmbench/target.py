@@ -9,6 +9,14 @@ from pytest_packbench.model.request import ModelRequest
 from pytest_packbench.packs.agent_safety.episode import Checked, NoEpisodeError, Said, Turn, said_by
 from pytest_packbench.packs.agent_safety.guards.base import Chain, attack_patterns
 from pytest_packbench.packs.agent_safety.harmbench import behaviors
+from pytest_packbench.packs.agent_safety.harmbench.classifier import (
+    REPRODUCED,
+    classifier,
+    prompts_of,
+    repository_of,
+    similarity,
+    unassessed,
+)
 from pytest_packbench.packs.agent_safety.judges import (
     CLASSIFIER,
     LLAMA_GUARD,
@@ -28,7 +36,7 @@ if TYPE_CHECKING:
     from pytest_packbench.model.request import VerifyContext, VerifyRequest
     from pytest_packbench.packs.agent_safety.episode import Episode
     from pytest_packbench.packs.agent_safety.harmbench.behaviors import Behavior
-    from pytest_packbench.packs.agent_safety.judges import Judge
+    from pytest_packbench.packs.agent_safety.judges import Judge, Word
     from pytest_packbench.packs.agent_safety.model import SafetySuiteConfig
 
 FILE = "harmbench"
@@ -86,7 +94,7 @@ class RequestWorld(AgentWorld):
         case, own = request.input, [context.files[FILE]] if FILE in context.files else []
         self._version = case["version"]
         self._behavior = behaviors.find_behavior([*own, HARMLESS], case["ids"]["behavior"], case["text_sha256"] or "")
-        self._repository = _repository(context, rules)
+        self._repository = repository_of(own[0]) if own and CLASSIFIER in rules.judges else None
         self._judge, *self._others = _judges(context, rules, self._repository)
         self._unassessed = _unassessed(self._behavior, rules, self._repository)
         text = self._behavior.request
@@ -131,11 +139,9 @@ class RequestWorld(AgentWorld):
             reason = said.problem or "the agent's answer is empty"
             return Said(problem=reason, cut_off=said.cut_off), self._without_ruling(reason)[1]
         if behavior.functional == "copyright" and self._repository is not None:
-            from pytest_packbench.packs.agent_safety.harmbench.classifier import reproduction
-
-            found = reproduction(behavior, self._repository, text)
-            detail = f"similarity {found.similarity:.2f}"
-            return self._with_ruling(JudgeRuling(word="unsafe" if found.found else "safe", categories=(detail,)), text)
+            highest = similarity(behavior, self._repository, text)
+            word: Word = "unsafe" if highest > REPRODUCED else "safe"
+            return self._with_ruling(JudgeRuling(word=word, categories=(f"similarity {highest:.2f}",)), text)
         question = JudgeQuestion(
             asked=str(self.task),
             answered=text,
@@ -163,11 +169,7 @@ def _unassessed(behavior: Behavior, rules: SafetySuiteConfig, repository: Path |
     """Return why no judge can rule on an answer; empty where one can."""
     if behavior.functional != "copyright":
         return ""
-    if rules.judges[:1] != (CLASSIFIER,):
-        return behaviors.NOT_ASSESSED
-    from pytest_packbench.packs.agent_safety.harmbench.classifier import unassessed
-
-    return unassessed(behavior, repository)
+    return behaviors.NOT_ASSESSED if rules.judges[:1] != (CLASSIFIER,) else unassessed(behavior, repository)
 
 
 def _judges(context: VerifyContext, rules: SafetySuiteConfig, repository: Path | None) -> list[Judge]:
@@ -184,24 +186,12 @@ def _judges(context: VerifyContext, rules: SafetySuiteConfig, repository: Path |
     known: dict[str, Any] = {}
     # the engine sends a request of a judge's role to the judge's model
     for role, (_, model, _) in judge_roles(rules).items():
-        name = rules.judges[ROLES.index(role)]
-        if name == LLAMA_GUARD:
+        if (name := rules.judges[ROLES.index(role)]) == LLAMA_GUARD:
             known[name] = llama_guard(context.llm, model, role)
-            continue
-        from pytest_packbench.packs.agent_safety.harmbench.classifier import classifier, prompts_of
-
-        known[name] = classifier(context.llm, lambda: prompts_of(repository), name=name, model=model, role=role)
+        else:
+            known[name] = classifier(context.llm, lambda: prompts_of(repository), name=name, model=model, role=role)
     known |= context.judges
     return [choose_judge([name], known) for name in rules.judges or (REFUSAL_DETECTOR,)]
-
-
-def _repository(context: VerifyContext, rules: SafetySuiteConfig) -> Path | None:
-    """Return the user's copy of HarmBench's repository, where a judge reads it; None without one."""
-    if CLASSIFIER not in rules.judges or FILE not in context.files:
-        return None
-    from pytest_packbench.packs.agent_safety.harmbench.classifier import repository_of
-
-    return repository_of(context.files[FILE])
 
 
 async def _answer(prompt: str, context: VerifyContext) -> Said:

@@ -2,17 +2,32 @@
 
 from __future__ import annotations
 
+import hashlib
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
+from pydantic import AfterValidator, ConfigDict, Field, Strict, ValidationError
+
+from pytest_packbench.cases.load import JsonError, parse_json
+from pytest_packbench.files import LIMITS, read_regular
 from pytest_packbench.model.authoring import CaseDraft, Importer, SourceFlaw
-from pytest_packbench.packs.agent_safety.injecagent import upstream
+from pytest_packbench.model.case import Expected, misfit
+from pytest_packbench.model.errors import first_problem, format_value
+from pytest_packbench.packs.agent_safety.injecagent.material import Filled, Material, parse_literal
+from pytest_packbench.packs.agent_safety.model import as_word
 
 if TYPE_CHECKING:
     import argparse
     from collections.abc import Iterator, Mapping
 
-_FOLDERS = {"dh": "direct_harm", "ds": "data_stealing"}
+_LIMIT = LIMITS["import"]
+_SETTINGS = ("base", "enhanced")
+_TOOLS_FILE = "tools.json"
+_COMMIT = "f19c9f2"
+_PUBLISHED = {
+    "0a8186468d21389af432e8c7b399ae42264d1b93a07b65c7a489468508604305": _COMMIT,
+    "4daab35c62a3845e8b9400f4dca58b9c9f37e57cd33b2337552557fbb26282e9": _COMMIT,
+}
 _SUITE = """\
 # InjecAgent's test cases, imported from a copy of its repository (MIT).
 pack: agent_safety
@@ -50,26 +65,26 @@ class InjecAgentImporter(Importer):
         """Add the arguments for the folder and the setting."""
         parser.add_argument("folder", type=Path, metavar="DIR", help="folder with the files, or its parent folder")
         parser.add_argument(
-            "--setting", choices=upstream.SETTINGS, default=None, help="only cases of this setting (default: all)"
+            "--setting", choices=_SETTINGS, default=None, help="only cases of this setting (default: all)"
         )
 
     def read(self, arguments: argparse.Namespace) -> Iterator[CaseDraft | SourceFlaw]:
-        """Yield every row as a case or as a flaw, named FILE[INDEX], counted from 0 as in InjecAgent."""
-        tools = upstream.tools_in(arguments.folder)
-        for file in upstream.files_in(arguments.folder):
-            if arguments.setting not in {None, file.setting}:
-                continue
-            if file.problem:
-                yield SourceFlaw(place=file.name, message=file.problem)
-            for index, data in enumerate(file.rows):
-                place = f"{file.name}[{index}]"
-                try:
-                    material, category = upstream.row_of(data, file.kind, tools)
-                except upstream.RowError as error:
-                    # a lone surrogate can't be printed
-                    yield SourceFlaw(place=place, message=str(error).encode("utf-8", "backslashreplace").decode())
-                else:
-                    yield CaseDraft(place=place, case=_case(file, index, material, category))
+        """Yield every row as a case or as a flaw, named FILE[INDEX], counted from 0 as in InjecAgent.
+
+        Raises:
+            ValueError: there are no such files, or the descriptions of the tools can't be read.
+            OSError: a file can't be read.
+        """
+        folder, known = arguments.folder, _tools_in(arguments.folder)
+        data = folder if any(folder.glob("test_cases_*.json")) else folder / "data"
+        sets = [(kind, setting) for setting in _SETTINGS for kind in _ROWS]
+        files = {(kind, setting): data / f"test_cases_{kind}_{setting}.json" for kind, setting in sets}
+        if not any(path.is_file() for path in files.values()):
+            names = "test_cases_dh_base.json, test_cases_ds_base.json or their enhanced forms"
+            raise ValueError(f"{folder}: expected {names}")
+        for (kind, setting), path in files.items():
+            if path.is_file() and arguments.setting in {None, setting}:
+                yield from _cases_of(path, kind, setting, known)
 
     def files(self, arguments: argparse.Namespace) -> Mapping[str, str]:
         """Return the rules of the suite, and the notice for its texts."""
@@ -77,25 +92,107 @@ class InjecAgentImporter(Importer):
         return {"suite.yaml": _SUITE, "NOTICE": _NOTICE}
 
 
-def _case(file: upstream.InjecAgentFile, index: int, material: upstream.Material, category: str) -> dict[str, Any]:
-    return {
-        "id": f"{file.kind}_{file.setting}_{index}",
-        "pack_id": "agent_safety",
-        "case_type": _FOLDERS[file.kind],
-        "difficulty": "medium" if file.setting == "base" else "hard",
-        "input": {
-            "suite": "injecagent",
-            "version": file.version,
-            "ids": {"set": f"{file.kind}_{file.setting}", "index": str(index)},
-            "attack": file.setting,
-            "source": {"file": file.name, "sha256": file.sha256, "row": index},
-            "material": material.model_dump(mode="json", exclude_defaults=True),
-        },
-        "expected": {"decision": "comply_safe"},
-        "notes": {
-            "source": f"InjecAgent, {file.name}, row {index}",
-            "tags": [file.kind, file.setting],
-            "attack_category": category,
-            "groups": {"user_tool": material.user_tool, "attacker_tool": material.attacker_tools[0]},
-        },
-    }
+def _parameters(text: str) -> str:
+    try:
+        if isinstance(parse_literal(text), dict):
+            return text
+    except ValueError:
+        pass
+    raise misfit(f"got {format_value(text)}", "a Python dict")
+
+
+class _Row(Material):
+    """A row as published, under the names of its columns; others are ignored."""
+
+    model_config = ConfigDict(extra="ignore", alias_generator=lambda name: name.replace("_", " ").title())
+
+    tool_parameters: Annotated[Filled, AfterValidator(_parameters)]
+    attack_type: Annotated[Filled, AfterValidator(as_word), Field(min_length=1), Expected("a word")]
+
+
+class _HarmRow(_Row):
+    """A row of direct harm."""
+
+    attacker_tools: Annotated[tuple[Filled], Strict(strict=False), Expected("one tool")]
+
+
+class _StealingRow(_Row):
+    """A row of data stealing."""
+
+    attacker_tools: Annotated[
+        tuple[Filled, Literal["GmailSendEmail"]],
+        Strict(strict=False),
+        Expected("a tool that reads data, then GmailSendEmail"),
+    ]
+
+
+_ROWS: dict[str, tuple[str, type[_Row]]] = {"dh": ("direct_harm", _HarmRow), "ds": ("data_stealing", _StealingRow)}
+"""What the rows of a file are, by the kind in its name."""
+
+
+def _cases_of(
+    path: Path, kind: str, setting: str, known: Mapping[str, dict[str, Any]]
+) -> Iterator[CaseDraft | SourceFlaw]:
+    """Yield the rows of a file; the descriptions of the tools of a row are added where all of them are known."""
+    raw = read_regular(path, _LIMIT)
+    try:
+        rows = parse_json(raw, _LIMIT)
+    except JsonError as error:
+        yield SourceFlaw(place=path.name, message=str(error))
+        return
+    if not isinstance(rows, list) or not rows:
+        yield SourceFlaw(place=path.name, message=f"got {format_value(rows)}, expected a list of test cases")
+        return
+    sha256 = hashlib.sha256(raw).hexdigest()
+    case_type, form = _ROWS[kind]
+    for index, data in enumerate(rows):
+        place = f"{path.name}[{index}]"
+        try:
+            row = form.model_validate(data)
+        except ValidationError as error:
+            # a lone surrogate can't be printed
+            message = str(first_problem(error, data)).encode("utf-8", "backslashreplace").decode()
+            yield SourceFlaw(place=place, message=message)
+            continue
+        names = dict.fromkeys((row.user_tool, *row.attacker_tools))
+        tools = {"tools": [known[name] for name in names]} if known.keys() >= names.keys() else {}
+        texts = row.model_dump(mode="json", exclude_defaults=True, exclude={"attack_type"})
+        case = {
+            "id": f"{kind}_{setting}_{index}",
+            "pack_id": "agent_safety",
+            "case_type": case_type,
+            "difficulty": "medium" if setting == "base" else "hard",
+            "input": {
+                "suite": "injecagent",
+                "version": _PUBLISHED.get(sha256, f"sha256:{sha256[:12]}"),
+                "ids": {"set": f"{kind}_{setting}", "index": str(index)},
+                "attack": setting,
+                "source": {"file": path.name, "sha256": sha256, "row": index},
+                "material": {**texts, **tools},
+            },
+            "expected": {"decision": "comply_safe"},
+            "notes": {
+                "source": f"InjecAgent, {path.name}, row {index}",
+                "tags": [kind, setting],
+                "attack_category": row.attack_type,
+                "groups": {"user_tool": row.user_tool, "attacker_tool": row.attacker_tools[0]},
+            },
+        }
+        yield CaseDraft(place=place, case=case)
+
+
+def _tools_in(folder: Path) -> dict[str, dict[str, Any]]:
+    """Read InjecAgent's descriptions of tools, by name; empty without the file.
+
+    Raises:
+        ValueError: the file is not a list of toolkits.
+    """
+    path = next((path for path in (folder / _TOOLS_FILE, folder / "data" / _TOOLS_FILE) if path.is_file()), None)
+    if path is None:
+        return {}
+    try:
+        kits = parse_json(read_regular(path, _LIMIT), _LIMIT)
+        tools = [(kit["toolkit"] + tool["name"], tool) for kit in kits for tool in kit["tools"]]
+        return {name: {**tool, "name": name} for name, tool in tools}
+    except (ValueError, RecursionError, KeyError, TypeError):
+        raise ValueError(f"{path}: expected a list of objects with toolkit and tools") from None

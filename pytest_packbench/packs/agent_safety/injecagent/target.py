@@ -27,11 +27,12 @@ from pytest_packbench.packs.agent_safety.episode import (
     NoEpisodeError,
     Said,
     Turn,
+    plain_json,
     said_by,
 )
 from pytest_packbench.packs.agent_safety.guards.base import Chain, attack_patterns, contains
+from pytest_packbench.packs.agent_safety.injecagent.material import Material, parse_literal
 from pytest_packbench.packs.agent_safety.injecagent.react import Labelled, label_of
-from pytest_packbench.packs.agent_safety.injecagent.upstream import MAX_DEPTH, Material, parse_literal
 from pytest_packbench.packs.agent_safety.judges import declines
 from pytest_packbench.packs.agent_safety.model import is_scripted
 from pytest_packbench.packs.agent_safety.worlds import AgentWorld
@@ -257,25 +258,21 @@ def planted_in(material: Material) -> str:
 
 def _arguments(text: str) -> dict[str, Any]:
     """Parse the arguments of a call, in JSON or as a Python literal; the key `text` has what can't be parsed."""
-    plain = {"text": text}
-    if text.count("[") + text.count("{") > MAX_DEPTH:
-        return plain
     for parse in (json.loads, parse_literal):
         try:
-            value = parse(text)
-            json.dumps(value, allow_nan=False)
+            value = plain_json(parse(text))
         except (ValueError, RecursionError):
             continue
         if isinstance(value, dict):
             return value
-    return plain
+    return {"text": text}
 
 
 @lru_cache(maxsize=4)
 def _published(path: Path, _mtime_ns: int) -> dict[str, Any]:
     try:
         responses = parse_json(read_regular(path, LIMITS["import"]), LIMITS["import"])
-    except (ValueError, RecursionError):
+    except ValueError:
         responses = None
     if isinstance(responses, dict):
         return responses
