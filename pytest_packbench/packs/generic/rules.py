@@ -89,7 +89,8 @@ class Rule(NamedTuple):
     Attributes:
         compare: compares a value in a result with an expected one; None for the rule `python`, whose function does.
         form: what it can compare with, in words.
-        accepts: whether that is what an expected value is.
+        expects: the type of an expected value.
+        accepts: whether it can compare with a value of that type.
         flaw: describes why an accepted value can't be compared with all the same; empty if it can.
         said: the values that get full points, in words, of `{expected}`, the expected one as text, and the `{options}`.
         takes: the types of what it can compare in a result; other values get no points.
@@ -101,6 +102,7 @@ class Rule(NamedTuple):
 
     compare: Callable[[Any, Any, Any], Grade] | None = None
     form: str = "a value"
+    expects: type = object
     accepts: Callable[[Any], bool] = lambda _expected: True
     flaw: Callable[[Any, Any], str] = lambda _expected, _options: ""
     said: str = "{expected}"
@@ -116,9 +118,11 @@ def _full_if(is_right: bool) -> Grade:  # noqa: FBT001 - the comparison itself, 
 
 
 def _fold(value: Any, options: Any) -> Any:
-    if options.ignore_case and isinstance(value, list):
+    if not options.ignore_case:
+        return value
+    if isinstance(value, list):
         return [_fold(element, options) for element in value]
-    return value.casefold() if options.ignore_case and isinstance(value, str) else value
+    return value.casefold() if isinstance(value, str) else value
 
 
 def _as_list(expected: Any) -> list[Any]:
@@ -376,20 +380,13 @@ def called(name: str, compared: Sequence[Any]) -> Grade:
     return FULL if points == 1 else Grade(float(points), f"{name} on {format_value(compared[0])}")
 
 
-def _is_list(expected: Any) -> bool:
-    return isinstance(expected, list)
-
-
-def _is_text(expected: Any) -> bool:
-    return isinstance(expected, str)
-
-
 RULES: dict[str, Rule] = {
     "exact": Rule(_exact, later=("ignore_case",)),
     "one_of": Rule(
         _one_of,
         form="a non-empty list",
-        accepts=lambda expected: isinstance(expected, list) and expected != [],
+        expects=list,
+        accepts=bool,
         said="one of {expected}",
         later=("ignore_case",),
     ),
@@ -411,18 +408,18 @@ RULES: dict[str, Rule] = {
     "regex": Rule(
         _regex,
         form="a regular expression",
-        accepts=_is_text,
+        expects=str,
         flaw=_pattern_flaw,
         said="matches {expected}",
         takes=str,
         options=("timeout",),
         libraries=("regex",),
     ),
-    "set": Rule(_set, form="a list", accepts=_is_list, said="the set {expected}", takes=list),
+    "set": Rule(_set, form="a list", expects=list, said="the set {expected}", takes=list),
     "json_schema": Rule(
         _json_schema,
         form=SCHEMA_FORM,
-        accepts=lambda expected: isinstance(expected, dict),
+        expects=dict,
         flaw=_deciding_schema_flaw,
         said="valid under the schema {expected}",
         options=("timeout",),
@@ -431,7 +428,7 @@ RULES: dict[str, Rule] = {
     "text": Rule(
         _text,
         form="a string",
-        accepts=_is_text,
+        expects=str,
         said="like {expected}",
         takes=str,
         options=("at_least", "ignore_case"),
@@ -441,10 +438,11 @@ RULES: dict[str, Rule] = {
     "subset": Rule(
         _subset,
         form="a non-empty object",
-        accepts=lambda expected: isinstance(expected, dict) and expected != {},
+        expects=dict,
+        accepts=bool,
         said="at least {expected}",
     ),
-    "sequence": Rule(_sequence, form="a list", accepts=_is_list, said="in order {expected}", takes=list),
+    "sequence": Rule(_sequence, form="a list", expects=list, said="in order {expected}", takes=list),
     "ranked": Rule(
         _ranked,
         form="a value, or a non-empty list of values of which one is enough",
