@@ -87,10 +87,15 @@ class _Table(Importer):
         """
         columns, number = _columns(arguments), 0
         for number, row in enumerate(self.rows(arguments, columns), start=1):
-            draft = _draft(row, number, columns) if isinstance(row, _Row) else row
-            yield draft
-            if self.is_doubted and isinstance(row, _Row) and isinstance(draft, CaseDraft):
-                yield from _doubts(row, columns)
+            if isinstance(row, SourceFlaw):
+                yield row
+                continue
+            try:
+                yield _draft(row, number, columns)
+            except _RowError as error:
+                yield SourceFlaw(place=row.place, message=str(error))
+            else:
+                yield from _doubts(row, columns) if self.is_doubted else ()
         if not number:
             yield SourceFlaw(place=str(arguments.file), message="contains no rows; expected at least one")
 
@@ -279,41 +284,38 @@ def _by_key(texts: Sequence[str]) -> dict[str, str]:
     return dict(pairs) if len(pairs) == 1 else {key or name.rpartition("/")[2] or name: name for key, name in pairs}
 
 
-def _draft(row: _Row, number: int, columns: _Columns) -> CaseDraft | SourceFlaw:
-    """Return the draft of a row's case, or why it is not a case.
+def _draft(row: _Row, number: int, columns: _Columns) -> CaseDraft:
+    """Return the draft of a row's case, whose parts are checked with the case.
 
     Args:
         row: the row.
         number: its position in the table, from 1; ids that the table does not give begin with it.
         columns: what is in which column.
+
+    Raises:
+        _RowError: it is not a case.
     """
-    try:
-        case = _case(row, columns)
-    except _RowError as error:
-        return SourceFlaw(place=row.place, message=str(error))
-    content = "" if "id" in case else canonical_sha256([case["input"], case["expected"]])[:_CONTENT_HASH]
-    named = {"id": f"row_{number:05}_{content}", **case} if content else case
-    return CaseDraft(place=row.place, case=named, content=content)
-
-
-def _case(row: _Row, columns: _Columns) -> dict[str, Any]:
-    """Return a row's case, whose parts are checked with the case."""
     given = {name: _given(row, columns, name) for name in _DEFAULTS}
-    if not given["id"] and (columns.others["id"] or "id" in row.values):
+    given_id, tags = given["id"], given["tags"]
+    if not given_id and (columns.others["id"] or "id" in row.values):
         raise _RowError("the id is empty; add a value, or name another column in --id")
-    tags = given["tags"]
     if isinstance(tags, str):
         tags = list(dict.fromkeys(filter(None, map(str.strip, _TAG_SEPARATOR.split(tags)))))
-    more = {"date": given["date"], "tags": tags}
-    return {
-        **({"id": case_id(given["id"])} if given["id"] else {}),
+    notes = {"source": given["source"], "date": given["date"] or None, "tags": tags or None}
+    parts = {
+        "input": _combined(row, columns, columns.input, "input"),
+        "expected": _combined(row, columns, columns.expected, "expected value"),
+    }
+    content = "" if given_id else canonical_sha256([*parts.values()])[:_CONTENT_HASH]
+    case = {
+        "id": case_id(given_id or f"row_{number:05}_{content}"),
         "pack_id": GENERIC,
         "case_type": re.sub(r"[^a-z0-9_-]+", "_", given["case_type"].lower()).strip("_-"),
         "difficulty": given["difficulty"].lower(),
-        "input": _combined(row, columns, columns.input, "input"),
-        "expected": _combined(row, columns, columns.expected, "expected value"),
-        "notes": {"source": given["source"], **{key: value for key, value in more.items() if value}},
+        **parts,
+        "notes": {key: value for key, value in notes.items() if value is not None},
     }
+    return CaseDraft(place=row.place, case=case, content=content)
 
 
 def _given(row: _Row, columns: _Columns, name: str) -> Any:

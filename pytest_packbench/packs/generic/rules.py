@@ -198,13 +198,13 @@ def _is_searchable(expected: Any) -> bool:
 def _set(value: Any, expected: list[Any], _options: Any) -> Grade:
     """Give the harmonic mean of precision and recall (F1) of two lists as sets; 1 if both are empty."""
     actual, wanted = ({hashable(element): element for element in part} for part in (value, expected))
-    missing = [element for key, element in wanted.items() if key not in actual]
-    beyond = [element for key, element in actual.items() if key not in wanted]
-    faults = (f"{word} {format_value(part)}" for word, part in (("without", missing), ("beyond", beyond)) if part)
-    if not missing and not beyond:
-        return FULL
-    points = 2 * (len(wanted) - len(missing)) / (len(actual) + len(wanted))
-    return Grade(points, truncate("; ".join(faults)))
+    faults = {
+        "without": [element for key, element in wanted.items() if key not in actual],
+        "beyond": [element for key, element in actual.items() if key not in wanted],
+    }
+    detail = "; ".join(f"{word} {format_value(elements)}" for word, elements in faults.items() if elements)
+    common = len(wanted.keys() & actual)
+    return Grade(2 * common / (len(wanted) + len(actual)), truncate(detail)) if detail else FULL
 
 
 def _text(value: Any, expected: str, options: Any) -> Grade:
