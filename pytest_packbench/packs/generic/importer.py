@@ -40,11 +40,11 @@ class _Row(NamedTuple):
 
     Attributes:
         place: `FILE:LINE` of its first line, or `FILE[INDEX]` of a member of a JSON list, from 0.
-        values: its values by column or key.
+        values: its values by column or key; of a JSON list whatever stands there.
     """
 
     place: str
-    values: dict[str, Any]
+    values: Any
 
 
 class _RowError(ValueError):
@@ -74,9 +74,36 @@ class _Table(Importer):
 
     Attributes:
         is_doubted: whether a spreadsheet may have changed its values.
+        column: what a column is called in it, for the help of the options.
+        columns: how one is named.
     """
 
     is_doubted: ClassVar[bool]
+    column: ClassVar[str]
+    columns: ClassVar[str]
+
+    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
+        """Declare the file, and what is in which column."""
+        word, about = self.column, self.columns
+        parser.add_argument("file", type=Path, metavar="FILE")
+        several, either = f"{word}[,{word}] or NAME={word}", f"{word} or =VALUE"
+        what = "one is used as the value itself, several (or NAME=) become an object"
+        for option, metavar, text in (
+            ("--id", word, f"{about}; default: id if it exists, else the position and a hash of the content"),
+            ("--input", several, f"{about}: {what}; default: input"),
+            ("--expected", several, "same as --input; default: expected"),
+            ("--case-type", either, f"{about}, or =VALUE for all cases; default: case_type if it exists, else =plain"),
+            ("--difficulty", either, "easy, medium, hard or expert; default: difficulty if it exists, else =medium"),
+            ("--tags", either, "a list, or a string with commas or semicolons; default: tags if it exists"),
+            ("--source", either, "the source of the expected answer; default: the name of the file"),
+            (
+                "--date",
+                either,
+                "the day on which the expected answer was verified, YYYY-MM-DD; default: date if it exists",
+            ),
+        ):
+            parser.add_argument(option, action="append" if metavar == several else "store", metavar=metavar, help=text)
+        parser.set_defaults(as_json=[], omit_empty=False)
 
     def read(self, arguments: argparse.Namespace) -> Iterator[CaseDraft | SourceFlaw | SourceDoubt]:
         """Yield one draft per row, and a doubt after a row with values that may not be what its author wrote.
@@ -120,10 +147,12 @@ class Csv(_Table):
     name = "csv"
     help = "rows of a CSV file, whose first line names the columns"
     is_doubted = True
+    column = "COLUMN"
+    columns = "a column"
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
         """Declare the file, its format, and the columns."""
-        _add_columns(parser, "COLUMN", "a column")
+        super().add_arguments(parser)
         what = "whose cells contain JSON: numbers, true, null, lists; other cells are strings"
         about = f"a column (or several, separated by commas) {what}"
         parser.add_argument("--json", dest="as_json", action="append", default=[], metavar="COLUMN", help=about)
@@ -168,11 +197,8 @@ class Jsonl(_Table):
     name = "jsonl"
     help = "objects of a JSON Lines file, one per line, or of a JSON list"
     is_doubted = False
-
-    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
-        """Declare the file and the keys."""
-        _add_columns(parser, "KEY", "a key, or a JSON pointer such as /messages/0/text")
-        parser.set_defaults(as_json=[], omit_empty=False)
+    column = "KEY"
+    columns = "a key, or a JSON pointer such as /messages/0/text"
 
     def rows(self, arguments: argparse.Namespace, columns: _Columns) -> Iterator[_Row | SourceFlaw]:  # noqa: ARG002 - of any keys
         """Yield the objects: of the lines that are not blank, or the members of a JSON list.
@@ -188,36 +214,15 @@ class Jsonl(_Table):
                 members = parse_json(raw, limit)
             except ValueError as error:
                 raise ValueError(f"{path}: {error}; expected a JSON list, or one object per line") from None
-            yield from (_object_row(value, f"{path}[{index}]") for index, value in enumerate(members))
+            yield from (_Row(f"{path}[{index}]", value) for index, value in enumerate(members))
             return
         for number, line in enumerate(raw.split(b"\n"), start=1):
             place = f"{path}:{number}"
             try:
                 if line.strip():
-                    yield _object_row(parse_json(line), place)
+                    yield _Row(place, parse_json(line))
             except ValueError as error:
                 yield SourceFlaw(place=place, message=str(error).removeprefix("line 1 "))
-
-
-def _add_columns(parser: argparse.ArgumentParser, word: str, about: str) -> None:
-    parser.add_argument("file", type=Path, metavar="FILE")
-    several, either = f"{word}[,{word}] or NAME={word}", f"{word} or =VALUE"
-    what = "one is used as the value itself, several (or NAME=) become an object"
-    for option, metavar, text in (
-        ("--id", word, f"{about}; default: id if it exists, else the position and a hash of the content"),
-        ("--input", several, f"{about}: {what}; default: input"),
-        ("--expected", several, "same as --input; default: expected"),
-        ("--case-type", either, f"{about}, or =VALUE for all cases; default: case_type if it exists, else =plain"),
-        ("--difficulty", either, "easy, medium, hard or expert; default: difficulty if it exists, else =medium"),
-        ("--tags", either, "a list, or a string with commas or semicolons; default: tags if it exists"),
-        ("--source", either, "the source of the expected answer; default: the name of the file"),
-        (
-            "--date",
-            either,
-            "the day on which the expected answer was verified, YYYY-MM-DD; default: date if it exists",
-        ),
-    ):
-        parser.add_argument(option, action="append" if metavar == several else "store", metavar=metavar, help=text)
 
 
 def _records(arguments: argparse.Namespace) -> Iterator[tuple[str, list[str] | str]]:
@@ -255,12 +260,6 @@ def _records(arguments: argparse.Namespace) -> Iterator[tuple[str, list[str] | s
         csv.field_size_limit(previous_limit)
 
 
-def _object_row(value: Any, place: str) -> _Row | SourceFlaw:
-    if isinstance(value, dict):
-        return _Row(place, value)
-    return SourceFlaw(place=place, message=f"got {format_value(value)}; expected a JSON object")
-
-
 def _columns(arguments: argparse.Namespace) -> _Columns:
     others = {name: getattr(arguments, name) or "" for name in _DEFAULTS}
     return _Columns(
@@ -295,6 +294,8 @@ def _draft(row: _Row, number: int, columns: _Columns) -> CaseDraft:
     Raises:
         _RowError: it is not a case.
     """
+    if not isinstance(row.values, dict):
+        raise _RowError(f"got {format_value(row.values)}; expected a JSON object")
     given = {name: _given(row, columns, name) for name in _DEFAULTS}
     given_id, tags = given["id"], given["tags"]
     if not given_id and (columns.others["id"] or "id" in row.values):

@@ -50,15 +50,15 @@ class GenericAnswer(Answer):
 
     Attributes:
         result: the result as plain JSON, a copy.
-        is_refusal: whether it is a refusal by the rules of the suite.
+        refusal: whether it is a refusal by the rules of the suite.
         category: the category of the refusal; None without one.
-        said: the value of the first criterion, as text.
+        first: the value of the first criterion; `MISSING` for a refusal, and where there is none.
     """
 
     result: Any
-    is_refusal: bool = False
+    refusal: bool = False
     category: str | None = None
-    said: str | None = None
+    first: Any = MISSING
 
     @model_validator(mode="before")
     @classmethod
@@ -74,12 +74,12 @@ class GenericAnswer(Answer):
         if rules is None:
             raise RuntimeError("the generic pack reads results by the rules of a suite: call for_suite first")
         if not rules.refusal.is_refusal(plain):
-            return {"result": plain, "said": _said(plain, rules)}
+            return {"result": plain, "first": rules.criteria[0].result_path.find(plain)}
         category = rules.refusal.category_in(plain)
         if not isinstance(category, str | None):
             location = compile_path(rules.refusal.category).location
             raise refused(Flaw(location, f"got {format_value(category)}", "the category of the refusal, a string"))
-        return {"result": plain, "is_refusal": True, "category": category}
+        return {"result": plain, "refusal": True, "category": category}
 
     @classmethod
     def __get_pydantic_json_schema__(cls, *_: object) -> dict[str, Any]:
@@ -87,21 +87,11 @@ class GenericAnswer(Answer):
         return {"description": "Any JSON but null.", "not": {"type": "null"}}
 
     @property
-    def refused(self) -> bool:
-        """Whether it is a refusal by the rules of the suite."""
-        return self.is_refusal
-
-    @property
     def shown(self) -> str | None:
         """The value of the first criterion; None for a refusal, and where there is none."""
-        return self.said
-
-
-def _said(result: Any, rules: GenericSuiteConfig) -> str | None:
-    value = rules.criteria[0].result_path.find(result)
-    if value is MISSING:
-        return None
-    return truncate(value) if isinstance(value, str) else format_value(value)
+        if self.first is MISSING:
+            return None
+        return truncate(self.first) if isinstance(self.first, str) else format_value(self.first)
 
 
 def terms_of(case: GenericCase, answer: GenericAnswer, rules: GenericSuiteConfig) -> Iterator[Term | Agreement]:

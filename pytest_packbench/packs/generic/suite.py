@@ -445,7 +445,7 @@ class GenericSuiteConfig(SuiteConfig):
 
 def _label(value: Any) -> str | None:
     """Return a value as a label; None for what is none: nothing, null, an empty text, a list, an object."""
-    if value is MISSING or value is None or value == "" or isinstance(value, dict | list):
+    if value in (MISSING, None, "") or isinstance(value, dict | list):
         return None
     return value if isinstance(value, str) else format_value(value)
 
