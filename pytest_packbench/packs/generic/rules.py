@@ -87,7 +87,8 @@ class Rule(NamedTuple):
     """A rule of `suite.yaml`.
 
     Attributes:
-        compare: compares a value in a result with an expected one; None for the rule `python`, whose function does.
+        compare: compares a value in a result with an expected one; true gives full points, false none. None for the
+            rule `python`, whose function does.
         form: what it can compare with, in words.
         expects: the type of an expected value.
         accepts: whether it can compare with a value of that type.
@@ -100,7 +101,7 @@ class Rule(NamedTuple):
         extra: the extra of this package that installs them.
     """
 
-    compare: Callable[[Any, Any, Any], Grade] | None = None
+    compare: Callable[[Any, Any, Any], Grade | bool] | None = None
     form: str = "a value"
     expects: type = object
     accepts: Callable[[Any], bool] = lambda _expected: True
@@ -111,10 +112,6 @@ class Rule(NamedTuple):
     later: tuple[str, ...] = ()
     libraries: tuple[str, ...] = ()
     extra: str = GENERIC
-
-
-def _full_if(is_right: bool) -> Grade:  # noqa: FBT001 - the comparison itself, as a number
-    return FULL if is_right else NONE
 
 
 def _fold(value: Any, options: Any) -> Any:
@@ -129,27 +126,26 @@ def _as_list(expected: Any) -> list[Any]:
     return expected if isinstance(expected, list) else [expected]
 
 
-def _exact(value: Any, expected: Any, options: Any) -> Grade:
+def _exact(value: Any, expected: Any, options: Any) -> bool:
     """Give full points for an equal JSON value."""
-    return _full_if(json_equal(_fold(value, options), _fold(expected, options)))
+    return json_equal(_fold(value, options), _fold(expected, options))
 
 
-def _one_of(value: Any, expected: list[Any], options: Any) -> Grade:
+def _one_of(value: Any, expected: list[Any], options: Any) -> bool:
     """Give full points for a value that is equal to one of the expected list."""
-    return _full_if(any(_exact(value, option, options).points for option in expected))
+    return any(_exact(value, option, options) for option in expected)
 
 
-def _numeric(value: Any, expected: Any, options: Any) -> Grade:
+def _numeric(value: Any, expected: Any, options: Any) -> bool:
     """Give full points for a number within the wider of the tolerances, bounds included."""
     if not is_number(value):
-        return NONE
+        return False
     try:
         rounding = _ROUNDING * max(abs(value), abs(expected))
         tolerance = max(options.absolute, options.relative * abs(expected))
-        is_close = abs(value - expected) <= tolerance + rounding
+        return bool(abs(value - expected) <= tolerance + rounding)
     except OverflowError:
-        is_close = value == expected
-    return _full_if(is_close)
+        return bool(value == expected)
 
 
 def _contains(value: Any, expected: Any, options: Any) -> Grade:
@@ -238,9 +234,9 @@ def _matches(pattern: str, text: str, timeout: float) -> bool:
         raise CriterionError(f"{wrong}; simplify it, or increase timeout") from None
 
 
-def _regex(value: Any, expected: str, options: Any) -> Grade:
+def _regex(value: Any, expected: str, options: Any) -> bool:
     """Give full points for a text in which the expected regular expression matches."""
-    return _full_if(_matches(expected, value, options.timeout))
+    return _matches(expected, value, options.timeout)
 
 
 def _pattern_flaw(expected: str, options: Any) -> str:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic import ValidationInfo, model_validator
 
-from pytest_packbench.model.answer import Agreement, Answer
+from pytest_packbench.model.answer import Answer
 from pytest_packbench.model.case import misfit
 from pytest_packbench.model.errors import fold, format_value, spellings
 from pytest_packbench.model.result import Term
@@ -94,27 +94,6 @@ class GenericAnswer(Answer):
         return truncate(self.first) if isinstance(self.first, str) else format_value(self.first)
 
 
-def terms_of(case: GenericCase, answer: GenericAnswer, rules: GenericSuiteConfig) -> Iterator[Term | Agreement]:
-    """Yield the terms of an answer in the order of the suite: the share of each criterion, and what is forbidden.
-
-    The level of its agreement is `refusal`, `refusal_category_mismatch`, `unexpected_refusal` or
-    `unexpected_acceptance`; None if the case expects an answer and the result is one.
-
-    Raises:
-        CriterionError: the case has no expected value for a criterion, or a criterion failed to run, or returned
-            something other than a number from 0 to 1.
-    """
-    if answer.refused or rules.refusal.is_expected(case):
-        term = _refusal_term(case, answer, rules)
-        yield Agreement(level=term.name)
-        yield term
-    else:
-        for criterion, expected, value in compared(case, answer, rules):
-            yield _term(criterion, expected, value, criterion.grade(value, expected, case.input), rules)
-    for name, match in forbidden_matches(case, answer, rules):
-        yield Term(name=FORBIDDEN, effect="zero", detail=f"{name}: {match}")
-
-
 def forbidden_matches(case: GenericCase, answer: GenericAnswer, rules: GenericSuiteConfig) -> Iterator[tuple[str, str]]:
     """Yield the title of each forbidden criterion that matches the result, and what it forbids.
 
@@ -161,7 +140,8 @@ def _spelling(criterion: Comparing, result: Any, expected: Any) -> str:
     return f", spelled {json.dumps(text)}" if text != fold(text) else ""
 
 
-def _refusal_term(case: GenericCase, answer: GenericAnswer, rules: GenericSuiteConfig) -> Term:
+def refusal_term(case: GenericCase, answer: GenericAnswer, rules: GenericSuiteConfig) -> Term:
+    """Return the term of a refusal, or of a case that expects one; its name is the level of the agreement."""
     category = answer.category or "no category"
     if not answer.refused:
         return Term(name=UNEXPECTED_ANSWER, effect="zero", detail="an answer, expected a refusal")
@@ -188,7 +168,8 @@ def compared(
         yield criterion, expected, criterion.value_in(answer.result, expected)
 
 
-def _term(criterion: Criterion, expected: Any, value: Any, grade: Grade, rules: GenericSuiteConfig) -> Term:
+def criterion_term(criterion: Criterion, expected: Any, value: Any, grade: Grade, rules: GenericSuiteConfig) -> Term:
+    """Return the term of a criterion: its share of the score, or a hard fail."""
     detail = grade.detail + (look_alike(value, expected) if grade.points < 1 else "")
     if grade.points < criterion.hard_fail:
         return Term(name=criterion.title, effect="zero", detail=f"hard fail: {detail}")

@@ -29,6 +29,7 @@ from pytest_packbench.model.suite import LABEL_METRICS, SuiteConfig
 from pytest_packbench.packs.generic.rules import (
     CRITERIA,
     FORBIDDEN,
+    FULL,
     NONE,
     OPTIONS,
     PYTHON,
@@ -164,15 +165,17 @@ class Comparing(StrictModel):
             return Grade(0.0, self.nothing)
         try:
             if self.row.compare is None:
-                grade = called(self.call, (value, expected, case_input))
+                grade: Grade | bool = called(self.call, (value, expected, case_input))
             else:
-                grade = self.row.compare(value, expected, self) if isinstance(value, self.row.takes) else NONE
+                grade = isinstance(value, self.row.takes) and self.row.compare(value, expected, self)
         except CriterionError as error:
             raise CriterionError(f'criterion "{self.title}": {error}') from None
         except Exception as error:
             message = f'criterion "{self.title}" raised {type(error).__name__}: {error}'
             # with its traceback: the frames of the user's function help most
             raise CriterionError(message).with_traceback(error.__traceback__) from error
+        if isinstance(grade, bool):
+            grade = FULL if grade else NONE
         if grade.points == 1 or grade.detail:
             return grade
         return grade._replace(detail=f"got {format_value(value)}, expected {self.describe(expected)}")
