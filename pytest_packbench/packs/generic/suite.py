@@ -514,14 +514,16 @@ def _unread(case: GenericCase, rules: GenericSuiteConfig) -> Iterator[Flaw]:
     if rules.refusal.is_expected(case) or category.find(case.expected) is None:
         paths.append(category)
     read = [path.location for path in paths]
-    for location, _ in walk(case.expected):
-        *parent, key = location or (0,)
-        # nothing is known below a key that is not read itself
-        known = {path[len(parent)] for path in read if [*path[: len(parent)]] == parent and len(path) > len(parent)}
-        is_read = key in known or any(path == location[: len(path)] for path in read)
-        if known and isinstance(key, str) and not is_read:
-            wrong = f'no rule in suite.yaml reads the key "{key}"'
-            yield Flaw(("expected", *location), wrong, f"one of {', '.join(sorted(map(str, known)))}")
+    for location, value in walk(case.expected):
+        # what is read is read with all that it contains
+        if not isinstance(value, dict) or any(path == location[: len(path)] for path in read):
+            continue
+        known = {path[len(location)] for path in read if path[: len(location)] == location}
+        for key in value:
+            # nothing is known of an object that no path leads into
+            if known and key not in known:
+                wrong = f'no rule in suite.yaml reads the key "{key}"'
+                yield Flaw(("expected", *location, key), wrong, f"one of {', '.join(sorted(map(str, known)))}")
 
 
 def has_list(criterion: Comparing) -> bool:
