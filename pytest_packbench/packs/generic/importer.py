@@ -40,11 +40,11 @@ class _Row(NamedTuple):
 
     Attributes:
         place: `FILE:LINE` of its first line, or `FILE[INDEX]` of a member of a JSON list, from 0.
-        values: its values by column or key.
+        values: its values by column or key; of a JSON list whatever stands there.
     """
 
     place: str
-    values: dict[str, Any]
+    values: Any
 
 
 class _RowError(ValueError):
@@ -74,9 +74,36 @@ class _Table(Importer):
 
     Attributes:
         is_doubted: whether a spreadsheet may have changed its values.
+        column: what a column is called in it, for the help of the options.
+        columns: how one is named.
     """
 
     is_doubted: ClassVar[bool]
+    column: ClassVar[str]
+    columns: ClassVar[str]
+
+    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
+        """Declare the file, and what is in which column."""
+        word, about = self.column, self.columns
+        parser.add_argument("file", type=Path, metavar="FILE")
+        several, either = f"{word}[,{word}] or NAME={word}", f"{word} or =VALUE"
+        what = "one is used as the value itself, several (or NAME=) become an object"
+        for option, metavar, text in (
+            ("--id", word, f"{about}; default: id if it exists, else the position and a hash of the content"),
+            ("--input", several, f"{about}: {what}; default: input"),
+            ("--expected", several, "same as --input; default: expected"),
+            ("--case-type", either, f"{about}, or =VALUE for all cases; default: case_type if it exists, else =plain"),
+            ("--difficulty", either, "easy, medium, hard or expert; default: difficulty if it exists, else =medium"),
+            ("--tags", either, "a list, or a string with commas or semicolons; default: tags if it exists"),
+            ("--source", either, "the source of the expected answer; default: the name of the file"),
+            (
+                "--date",
+                either,
+                "the day on which the expected answer was verified, YYYY-MM-DD; default: date if it exists",
+            ),
+        ):
+            parser.add_argument(option, action="append" if metavar == several else "store", metavar=metavar, help=text)
+        parser.set_defaults(as_json=[], omit_empty=False)
 
     def read(self, arguments: argparse.Namespace) -> Iterator[CaseDraft | SourceFlaw | SourceDoubt]:
         """Yield one draft per row, and a doubt after a row with values that may not be what its author wrote.
@@ -87,10 +114,15 @@ class _Table(Importer):
         """
         columns, number = _columns(arguments), 0
         for number, row in enumerate(self.rows(arguments, columns), start=1):
-            draft = _draft(row, number, columns) if isinstance(row, _Row) else row
-            yield draft
-            if self.is_doubted and isinstance(row, _Row) and isinstance(draft, CaseDraft):
-                yield from _doubts(row, columns)
+            if isinstance(row, SourceFlaw):
+                yield row
+                continue
+            try:
+                yield _draft(row, number, columns)
+            except _RowError as error:
+                yield SourceFlaw(place=row.place, message=str(error))
+            else:
+                yield from _doubts(row, columns) if self.is_doubted else ()
         if not number:
             yield SourceFlaw(place=str(arguments.file), message="contains no rows; expected at least one")
 
@@ -115,10 +147,12 @@ class Csv(_Table):
     name = "csv"
     help = "rows of a CSV file, whose first line names the columns"
     is_doubted = True
+    column = "COLUMN"
+    columns = "a column"
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
         """Declare the file, its format, and the columns."""
-        _add_columns(parser, "COLUMN", "a column")
+        super().add_arguments(parser)
         what = "whose cells contain JSON: numbers, true, null, lists; other cells are strings"
         about = f"a column (or several, separated by commas) {what}"
         parser.add_argument("--json", dest="as_json", action="append", default=[], metavar="COLUMN", help=about)
@@ -163,11 +197,8 @@ class Jsonl(_Table):
     name = "jsonl"
     help = "objects of a JSON Lines file, one per line, or of a JSON list"
     is_doubted = False
-
-    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
-        """Declare the file and the keys."""
-        _add_columns(parser, "KEY", "a key, or a JSON pointer such as /messages/0/text")
-        parser.set_defaults(as_json=[], omit_empty=False)
+    column = "KEY"
+    columns = "a key, or a JSON pointer such as /messages/0/text"
 
     def rows(self, arguments: argparse.Namespace, columns: _Columns) -> Iterator[_Row | SourceFlaw]:  # noqa: ARG002 - of any keys
         """Yield the objects: of the lines that are not blank, or the members of a JSON list.
@@ -183,36 +214,15 @@ class Jsonl(_Table):
                 members = parse_json(raw, limit)
             except ValueError as error:
                 raise ValueError(f"{path}: {error}; expected a JSON list, or one object per line") from None
-            yield from (_object_row(value, f"{path}[{index}]") for index, value in enumerate(members))
+            yield from (_Row(f"{path}[{index}]", value) for index, value in enumerate(members))
             return
         for number, line in enumerate(raw.split(b"\n"), start=1):
             place = f"{path}:{number}"
             try:
                 if line.strip():
-                    yield _object_row(parse_json(line), place)
+                    yield _Row(place, parse_json(line))
             except ValueError as error:
                 yield SourceFlaw(place=place, message=str(error).removeprefix("line 1 "))
-
-
-def _add_columns(parser: argparse.ArgumentParser, word: str, about: str) -> None:
-    parser.add_argument("file", type=Path, metavar="FILE")
-    several, either = f"{word}[,{word}] or NAME={word}", f"{word} or =VALUE"
-    what = "one is used as the value itself, several (or NAME=) become an object"
-    for option, metavar, text in (
-        ("--id", word, f"{about}; default: id if it exists, else the position and a hash of the content"),
-        ("--input", several, f"{about}: {what}; default: input"),
-        ("--expected", several, "same as --input; default: expected"),
-        ("--case-type", either, f"{about}, or =VALUE for all cases; default: case_type if it exists, else =plain"),
-        ("--difficulty", either, "easy, medium, hard or expert; default: difficulty if it exists, else =medium"),
-        ("--tags", either, "a list, or a string with commas or semicolons; default: tags if it exists"),
-        ("--source", either, "the source of the expected answer; default: the name of the file"),
-        (
-            "--date",
-            either,
-            "the day on which the expected answer was verified, YYYY-MM-DD; default: date if it exists",
-        ),
-    ):
-        parser.add_argument(option, action="append" if metavar == several else "store", metavar=metavar, help=text)
 
 
 def _records(arguments: argparse.Namespace) -> Iterator[tuple[str, list[str] | str]]:
@@ -250,12 +260,6 @@ def _records(arguments: argparse.Namespace) -> Iterator[tuple[str, list[str] | s
         csv.field_size_limit(previous_limit)
 
 
-def _object_row(value: Any, place: str) -> _Row | SourceFlaw:
-    if isinstance(value, dict):
-        return _Row(place, value)
-    return SourceFlaw(place=place, message=f"got {format_value(value)}; expected a JSON object")
-
-
 def _columns(arguments: argparse.Namespace) -> _Columns:
     others = {name: getattr(arguments, name) or "" for name in _DEFAULTS}
     return _Columns(
@@ -279,41 +283,40 @@ def _by_key(texts: Sequence[str]) -> dict[str, str]:
     return dict(pairs) if len(pairs) == 1 else {key or name.rpartition("/")[2] or name: name for key, name in pairs}
 
 
-def _draft(row: _Row, number: int, columns: _Columns) -> CaseDraft | SourceFlaw:
-    """Return the draft of a row's case, or why it is not a case.
+def _draft(row: _Row, number: int, columns: _Columns) -> CaseDraft:
+    """Return the draft of a row's case, whose parts are checked with the case.
 
     Args:
         row: the row.
         number: its position in the table, from 1; ids that the table does not give begin with it.
         columns: what is in which column.
+
+    Raises:
+        _RowError: it is not a case.
     """
-    try:
-        case = _case(row, columns)
-    except _RowError as error:
-        return SourceFlaw(place=row.place, message=str(error))
-    content = "" if "id" in case else canonical_sha256([case["input"], case["expected"]])[:_CONTENT_HASH]
-    named = {"id": f"row_{number:05}_{content}", **case} if content else case
-    return CaseDraft(place=row.place, case=named, content=content)
-
-
-def _case(row: _Row, columns: _Columns) -> dict[str, Any]:
-    """Return a row's case, whose parts are checked with the case."""
+    if not isinstance(row.values, dict):
+        raise _RowError(f"got {format_value(row.values)}; expected a JSON object")
     given = {name: _given(row, columns, name) for name in _DEFAULTS}
-    if not given["id"] and (columns.others["id"] or "id" in row.values):
+    given_id, tags = given["id"], given["tags"]
+    if not given_id and (columns.others["id"] or "id" in row.values):
         raise _RowError("the id is empty; add a value, or name another column in --id")
-    tags = given["tags"]
     if isinstance(tags, str):
         tags = list(dict.fromkeys(filter(None, map(str.strip, _TAG_SEPARATOR.split(tags)))))
-    more = {"date": given["date"], "tags": tags}
-    return {
-        **({"id": case_id(given["id"])} if given["id"] else {}),
+    notes = {"source": given["source"], "date": given["date"] or None, "tags": tags or None}
+    parts = {
+        "input": _combined(row, columns, columns.input, "input"),
+        "expected": _combined(row, columns, columns.expected, "expected value"),
+    }
+    content = "" if given_id else canonical_sha256([*parts.values()])[:_CONTENT_HASH]
+    case = {
+        "id": case_id(given_id or f"row_{number:05}_{content}"),
         "pack_id": GENERIC,
         "case_type": re.sub(r"[^a-z0-9_-]+", "_", given["case_type"].lower()).strip("_-"),
         "difficulty": given["difficulty"].lower(),
-        "input": _combined(row, columns, columns.input, "input"),
-        "expected": _combined(row, columns, columns.expected, "expected value"),
-        "notes": {"source": given["source"], **{key: value for key, value in more.items() if value}},
+        **parts,
+        "notes": {key: value for key, value in notes.items() if value is not None},
     }
+    return CaseDraft(place=row.place, case=case, content=content)
 
 
 def _given(row: _Row, columns: _Columns, name: str) -> Any:

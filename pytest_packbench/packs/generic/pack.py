@@ -4,19 +4,26 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from pytest_packbench.model.answer import Agreement
 from pytest_packbench.model.errors import format_value
 from pytest_packbench.model.pack import Comparison, Pack, RecordFacts
-from pytest_packbench.packs.generic.scoring import GenericAnswer, compared, forbidden_matches, terms_of
+from pytest_packbench.model.result import Term
+from pytest_packbench.packs.generic.scoring import (
+    FORBIDDEN,
+    GenericAnswer,
+    compared,
+    criterion_term,
+    forbidden_matches,
+    refusal_term,
+)
 from pytest_packbench.packs.generic.suite import GenericCase, GenericSuiteConfig
 from pytest_packbench.packs.generic.values import MISSING
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from pytest_packbench.model.answer import Agreement
     from pytest_packbench.model.authoring import Tools
     from pytest_packbench.model.pack import Decision
-    from pytest_packbench.model.result import Term
 
 
 class GenericPack(Pack):
@@ -30,8 +37,25 @@ class GenericPack(Pack):
     rules: GenericSuiteConfig
 
     def terms(self, case: GenericCase, answer: GenericAnswer, rules: GenericSuiteConfig) -> Iterator[Term | Agreement]:
-        """Yield the terms of an answer; see `scoring.terms_of`."""
-        return terms_of(case, answer, rules)
+        """Yield the terms of an answer in the order of the suite: the share of each criterion, and what is forbidden.
+
+        The level of its agreement is `refusal`, `refusal_category_mismatch`, `unexpected_refusal` or
+        `unexpected_acceptance`; None if the case expects an answer and the result is one.
+
+        Raises:
+            CriterionError: the case has no expected value for a criterion, or a criterion failed to run, or returned
+                something other than a number from 0 to 1.
+        """
+        if answer.refused or rules.refusal.is_expected(case):
+            term = refusal_term(case, answer, rules)
+            yield Agreement(level=term.name)
+            yield term
+        else:
+            for criterion, expected, value in compared(case, answer, rules):
+                grade = criterion.grade(value, expected, case.input)
+                yield criterion_term(criterion, expected, value, grade, rules)
+        for name, match in forbidden_matches(case, answer, rules):
+            yield Term(name=FORBIDDEN, effect="zero", detail=f"{name}: {match}")
 
     def expects_refusal(self, case: GenericCase) -> bool:
         """Return whether the case expects a refusal."""

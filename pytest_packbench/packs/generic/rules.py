@@ -87,9 +87,11 @@ class Rule(NamedTuple):
     """A rule of `suite.yaml`.
 
     Attributes:
-        compare: compares a value in a result with an expected one; None for the rule `python`, whose function does.
+        compare: compares a value in a result with an expected one; true gives full points, false none. None for the
+            rule `python`, whose function does.
         form: what it can compare with, in words.
-        accepts: whether that is what an expected value is.
+        expects: the type of an expected value.
+        accepts: whether it can compare with a value of that type.
         flaw: describes why an accepted value can't be compared with all the same; empty if it can.
         said: the values that get full points, in words, of `{expected}`, the expected one as text, and the `{options}`.
         takes: the types of what it can compare in a result; other values get no points.
@@ -99,8 +101,9 @@ class Rule(NamedTuple):
         extra: the extra of this package that installs them.
     """
 
-    compare: Callable[[Any, Any, Any], Grade] | None = None
+    compare: Callable[[Any, Any, Any], Grade | bool] | None = None
     form: str = "a value"
+    expects: type = object
     accepts: Callable[[Any], bool] = lambda _expected: True
     flaw: Callable[[Any, Any], str] = lambda _expected, _options: ""
     said: str = "{expected}"
@@ -111,41 +114,38 @@ class Rule(NamedTuple):
     extra: str = GENERIC
 
 
-def _full_if(is_right: bool) -> Grade:  # noqa: FBT001 - the comparison itself, as a number
-    return FULL if is_right else NONE
-
-
 def _fold(value: Any, options: Any) -> Any:
-    if options.ignore_case and isinstance(value, list):
+    if not options.ignore_case:
+        return value
+    if isinstance(value, list):
         return [_fold(element, options) for element in value]
-    return value.casefold() if options.ignore_case and isinstance(value, str) else value
+    return value.casefold() if isinstance(value, str) else value
 
 
 def _as_list(expected: Any) -> list[Any]:
     return expected if isinstance(expected, list) else [expected]
 
 
-def _exact(value: Any, expected: Any, options: Any) -> Grade:
+def _exact(value: Any, expected: Any, options: Any) -> bool:
     """Give full points for an equal JSON value."""
-    return _full_if(json_equal(_fold(value, options), _fold(expected, options)))
+    return json_equal(_fold(value, options), _fold(expected, options))
 
 
-def _one_of(value: Any, expected: list[Any], options: Any) -> Grade:
+def _one_of(value: Any, expected: list[Any], options: Any) -> bool:
     """Give full points for a value that is equal to one of the expected list."""
-    return _full_if(any(_exact(value, option, options).points for option in expected))
+    return any(_exact(value, option, options) for option in expected)
 
 
-def _numeric(value: Any, expected: Any, options: Any) -> Grade:
+def _numeric(value: Any, expected: Any, options: Any) -> bool:
     """Give full points for a number within the wider of the tolerances, bounds included."""
     if not is_number(value):
-        return NONE
+        return False
     try:
         rounding = _ROUNDING * max(abs(value), abs(expected))
         tolerance = max(options.absolute, options.relative * abs(expected))
-        is_close = abs(value - expected) <= tolerance + rounding
+        return bool(abs(value - expected) <= tolerance + rounding)
     except OverflowError:
-        is_close = value == expected
-    return _full_if(is_close)
+        return bool(value == expected)
 
 
 def _contains(value: Any, expected: Any, options: Any) -> Grade:
@@ -194,13 +194,13 @@ def _is_searchable(expected: Any) -> bool:
 def _set(value: Any, expected: list[Any], _options: Any) -> Grade:
     """Give the harmonic mean of precision and recall (F1) of two lists as sets; 1 if both are empty."""
     actual, wanted = ({hashable(element): element for element in part} for part in (value, expected))
-    missing = [element for key, element in wanted.items() if key not in actual]
-    beyond = [element for key, element in actual.items() if key not in wanted]
-    faults = (f"{word} {format_value(part)}" for word, part in (("without", missing), ("beyond", beyond)) if part)
-    if not missing and not beyond:
-        return FULL
-    points = 2 * (len(wanted) - len(missing)) / (len(actual) + len(wanted))
-    return Grade(points, truncate("; ".join(faults)))
+    faults = {
+        "without": [element for key, element in wanted.items() if key not in actual],
+        "beyond": [element for key, element in actual.items() if key not in wanted],
+    }
+    detail = "; ".join(f"{word} {format_value(elements)}" for word, elements in faults.items() if elements)
+    common = len(wanted.keys() & actual)
+    return Grade(2 * common / (len(wanted) + len(actual)), truncate(detail)) if detail else FULL
 
 
 def _text(value: Any, expected: str, options: Any) -> Grade:
@@ -234,9 +234,9 @@ def _matches(pattern: str, text: str, timeout: float) -> bool:
         raise CriterionError(f"{wrong}; simplify it, or increase timeout") from None
 
 
-def _regex(value: Any, expected: str, options: Any) -> Grade:
+def _regex(value: Any, expected: str, options: Any) -> bool:
     """Give full points for a text in which the expected regular expression matches."""
-    return _full_if(_matches(expected, value, options.timeout))
+    return _matches(expected, value, options.timeout)
 
 
 def _pattern_flaw(expected: str, options: Any) -> str:
@@ -376,20 +376,13 @@ def called(name: str, compared: Sequence[Any]) -> Grade:
     return FULL if points == 1 else Grade(float(points), f"{name} on {format_value(compared[0])}")
 
 
-def _is_list(expected: Any) -> bool:
-    return isinstance(expected, list)
-
-
-def _is_text(expected: Any) -> bool:
-    return isinstance(expected, str)
-
-
 RULES: dict[str, Rule] = {
     "exact": Rule(_exact, later=("ignore_case",)),
     "one_of": Rule(
         _one_of,
         form="a non-empty list",
-        accepts=lambda expected: isinstance(expected, list) and expected != [],
+        expects=list,
+        accepts=bool,
         said="one of {expected}",
         later=("ignore_case",),
     ),
@@ -411,18 +404,18 @@ RULES: dict[str, Rule] = {
     "regex": Rule(
         _regex,
         form="a regular expression",
-        accepts=_is_text,
+        expects=str,
         flaw=_pattern_flaw,
         said="matches {expected}",
         takes=str,
         options=("timeout",),
         libraries=("regex",),
     ),
-    "set": Rule(_set, form="a list", accepts=_is_list, said="the set {expected}", takes=list),
+    "set": Rule(_set, form="a list", expects=list, said="the set {expected}", takes=list),
     "json_schema": Rule(
         _json_schema,
         form=SCHEMA_FORM,
-        accepts=lambda expected: isinstance(expected, dict),
+        expects=dict,
         flaw=_deciding_schema_flaw,
         said="valid under the schema {expected}",
         options=("timeout",),
@@ -431,7 +424,7 @@ RULES: dict[str, Rule] = {
     "text": Rule(
         _text,
         form="a string",
-        accepts=_is_text,
+        expects=str,
         said="like {expected}",
         takes=str,
         options=("at_least", "ignore_case"),
@@ -441,10 +434,11 @@ RULES: dict[str, Rule] = {
     "subset": Rule(
         _subset,
         form="a non-empty object",
-        accepts=lambda expected: isinstance(expected, dict) and expected != {},
+        expects=dict,
+        accepts=bool,
         said="at least {expected}",
     ),
-    "sequence": Rule(_sequence, form="a list", accepts=_is_list, said="in order {expected}", takes=list),
+    "sequence": Rule(_sequence, form="a list", expects=list, said="in order {expected}", takes=list),
     "ranked": Rule(
         _ranked,
         form="a value, or a non-empty list of values of which one is enough",

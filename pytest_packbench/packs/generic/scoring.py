@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic import ValidationInfo, model_validator
 
-from pytest_packbench.model.answer import Agreement, Answer
+from pytest_packbench.model.answer import Answer
 from pytest_packbench.model.case import misfit
 from pytest_packbench.model.errors import fold, format_value, spellings
 from pytest_packbench.model.result import Term
@@ -50,15 +50,15 @@ class GenericAnswer(Answer):
 
     Attributes:
         result: the result as plain JSON, a copy.
-        is_refusal: whether it is a refusal by the rules of the suite.
+        refusal: whether it is a refusal by the rules of the suite.
         category: the category of the refusal; None without one.
-        said: the value of the first criterion, as text.
+        first: the value of the first criterion; `MISSING` for a refusal, and where there is none.
     """
 
     result: Any
-    is_refusal: bool = False
+    refusal: bool = False
     category: str | None = None
-    said: str | None = None
+    first: Any = MISSING
 
     @model_validator(mode="before")
     @classmethod
@@ -74,12 +74,12 @@ class GenericAnswer(Answer):
         if rules is None:
             raise RuntimeError("the generic pack reads results by the rules of a suite: call for_suite first")
         if not rules.refusal.is_refusal(plain):
-            return {"result": plain, "said": _said(plain, rules)}
+            return {"result": plain, "first": rules.criteria[0].result_path.find(plain)}
         category = rules.refusal.category_in(plain)
         if not isinstance(category, str | None):
             location = compile_path(rules.refusal.category).location
             raise refused(Flaw(location, f"got {format_value(category)}", "the category of the refusal, a string"))
-        return {"result": plain, "is_refusal": True, "category": category}
+        return {"result": plain, "refusal": True, "category": category}
 
     @classmethod
     def __get_pydantic_json_schema__(cls, *_: object) -> dict[str, Any]:
@@ -87,42 +87,11 @@ class GenericAnswer(Answer):
         return {"description": "Any JSON but null.", "not": {"type": "null"}}
 
     @property
-    def refused(self) -> bool:
-        """Whether it is a refusal by the rules of the suite."""
-        return self.is_refusal
-
-    @property
     def shown(self) -> str | None:
         """The value of the first criterion; None for a refusal, and where there is none."""
-        return self.said
-
-
-def _said(result: Any, rules: GenericSuiteConfig) -> str | None:
-    value = rules.criteria[0].result_path.find(result)
-    if value is MISSING:
-        return None
-    return truncate(value) if isinstance(value, str) else format_value(value)
-
-
-def terms_of(case: GenericCase, answer: GenericAnswer, rules: GenericSuiteConfig) -> Iterator[Term | Agreement]:
-    """Yield the terms of an answer in the order of the suite: the share of each criterion, and what is forbidden.
-
-    The level of its agreement is `refusal`, `refusal_category_mismatch`, `unexpected_refusal` or
-    `unexpected_acceptance`; None if the case expects an answer and the result is one.
-
-    Raises:
-        CriterionError: the case has no expected value for a criterion, or a criterion failed to run, or returned
-            something other than a number from 0 to 1.
-    """
-    if answer.refused or rules.refusal.is_expected(case):
-        term = _refusal_term(case, answer, rules)
-        yield Agreement(level=term.name)
-        yield term
-    else:
-        for criterion, expected, value in compared(case, answer, rules):
-            yield _term(criterion, expected, value, criterion.grade(value, expected, case.input), rules)
-    for name, match in forbidden_matches(case, answer, rules):
-        yield Term(name=FORBIDDEN, effect="zero", detail=f"{name}: {match}")
+        if self.first is MISSING:
+            return None
+        return truncate(self.first) if isinstance(self.first, str) else format_value(self.first)
 
 
 def forbidden_matches(case: GenericCase, answer: GenericAnswer, rules: GenericSuiteConfig) -> Iterator[tuple[str, str]]:
@@ -171,7 +140,8 @@ def _spelling(criterion: Comparing, result: Any, expected: Any) -> str:
     return f", spelled {json.dumps(text)}" if text != fold(text) else ""
 
 
-def _refusal_term(case: GenericCase, answer: GenericAnswer, rules: GenericSuiteConfig) -> Term:
+def refusal_term(case: GenericCase, answer: GenericAnswer, rules: GenericSuiteConfig) -> Term:
+    """Return the term of a refusal, or of a case that expects one; its name is the level of the agreement."""
     category = answer.category or "no category"
     if not answer.refused:
         return Term(name=UNEXPECTED_ANSWER, effect="zero", detail="an answer, expected a refusal")
@@ -198,7 +168,8 @@ def compared(
         yield criterion, expected, criterion.value_in(answer.result, expected)
 
 
-def _term(criterion: Criterion, expected: Any, value: Any, grade: Grade, rules: GenericSuiteConfig) -> Term:
+def criterion_term(criterion: Criterion, expected: Any, value: Any, grade: Grade, rules: GenericSuiteConfig) -> Term:
+    """Return the term of a criterion: its share of the score, or a hard fail."""
     detail = grade.detail + (look_alike(value, expected) if grade.points < 1 else "")
     if grade.points < criterion.hard_fail:
         return Term(name=criterion.title, effect="zero", detail=f"hard fail: {detail}")

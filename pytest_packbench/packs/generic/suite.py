@@ -29,12 +29,14 @@ from pytest_packbench.model.suite import LABEL_METRICS, SuiteConfig
 from pytest_packbench.packs.generic.rules import (
     CRITERIA,
     FORBIDDEN,
+    FULL,
     NONE,
     OPTIONS,
     PYTHON,
     RULES,
     SCHEMA_FORM,
     Grade,
+    Rule,
     called,
     schema_error,
     schema_flaw,
@@ -47,7 +49,6 @@ from pytest_packbench.packs.generic.values import (
     Flaw,
     FunctionName,
     JsonValue,
-    Location,
     PathText,
     compile_path,
     import_extra,
@@ -57,7 +58,7 @@ from pytest_packbench.packs.generic.values import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Iterator, Sequence
 
 _PATTERN_TIMEOUT = 1.0
 _BOUND_POINTS = "true, false, or the minimum points, above 0 and at most 1"
@@ -70,6 +71,7 @@ class Comparing(StrictModel):
 
     Attributes:
         rule: how the two values are compared: a key of `RULES`.
+        row: what stands there.
         name: the name of its term; default: the rule and the path.
         path: the path of the value in the result, a JSON pointer or a JSONPath that starts with `$`: what is written
             after the name of the rule, except for a function, whose own name (`call`) is.
@@ -79,6 +81,7 @@ class Comparing(StrictModel):
     """
 
     rule: ClassVar[str]
+    row: ClassVar[Rule]
     text_keys: ClassVar = frozenset({"anywhere", "contains", "regex", "text"})
 
     name: Text | None = None
@@ -93,14 +96,14 @@ class Comparing(StrictModel):
         if self.has_value and self.expected is not None:
             raise refused(Flaw(("value",), "both value and expected are set", "only one of them"))
         if self.has_value and (wrong := self.flaw(self.value)):
-            raise refused(Flaw(("value",), wrong, self.form))
+            raise refused(Flaw(("value",), wrong, self.row.form))
         return self
 
     @model_serializer(mode="wrap")
     def _as_hashed(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
         """Return the keys by which suites are hashed; those that a rule got later only where they are set."""
         keys = {"rule": self.rule, "weight": 1.0, "hard_fail": False, **handler(self)}
-        return {key: value for key, value in keys.items() if value or key not in RULES[self.rule].later}
+        return {key: value for key, value in keys.items() if value or key not in self.row.later}
 
     @cached_property
     def has_value(self) -> bool:
@@ -111,11 +114,6 @@ class Comparing(StrictModel):
     def title(self) -> str:
         """The name of its term."""
         return self.name or f"{self.rule} {self.path}".rstrip()
-
-    @property
-    def form(self) -> str:
-        """What it can compare with, in words."""
-        return RULES[self.rule].form
 
     @cached_property
     def result_path(self) -> CompiledPath:
@@ -148,8 +146,9 @@ class Comparing(StrictModel):
 
     def flaw(self, expected: Any) -> str:
         """Describe why an expected value can't be compared with; empty if it can."""
-        row = RULES[self.rule]
-        return row.flaw(expected, self) if row.accepts(expected) else f"got {format_value(expected)}"
+        if isinstance(expected, self.row.expects) and self.row.accepts(expected):
+            return self.row.flaw(expected, self)
+        return f"got {format_value(expected)}"
 
     def grade(self, value: Any, expected: Any, case_input: Any) -> Grade:
         """Compare a value in the result with an expected value that has no flaw.
@@ -162,20 +161,21 @@ class Comparing(StrictModel):
         Raises:
             CriterionError: the comparison failed to run, or a function of the user raised; it names the criterion.
         """
-        row = RULES[self.rule]
         if value is MISSING:
             return Grade(0.0, self.nothing)
         try:
-            if row.compare is None:
-                grade = called(self.call, (value, expected, case_input))
+            if self.row.compare is None:
+                grade: Grade | bool = called(self.call, (value, expected, case_input))
             else:
-                grade = row.compare(value, expected, self) if isinstance(value, row.takes) else NONE
+                grade = isinstance(value, self.row.takes) and self.row.compare(value, expected, self)
         except CriterionError as error:
             raise CriterionError(f'criterion "{self.title}": {error}') from None
         except Exception as error:
             message = f'criterion "{self.title}" raised {type(error).__name__}: {error}'
             # with its traceback: the frames of the user's function help most
             raise CriterionError(message).with_traceback(error.__traceback__) from error
+        if isinstance(grade, bool):
+            grade = FULL if grade else NONE
         if grade.points == 1 or grade.detail:
             return grade
         return grade._replace(detail=f"got {format_value(value)}, expected {self.describe(expected)}")
@@ -187,7 +187,7 @@ class Comparing(StrictModel):
 
     def describe(self, expected: Any) -> str:
         """Describe the values that get full points, for tables."""
-        return RULES[self.rule].said.format(expected=format_value(expected), options=self)
+        return self.row.said.format(expected=format_value(expected), options=self)
 
     @property
     def tolerances(self) -> str:
@@ -233,7 +233,7 @@ def model_of(base: type[Comparing], rule: str) -> type[Comparing]:
         place = {"call": (FunctionName, Field(alias=rule)), "path": (PathText, "")}
     options: dict[str, Any] = {key: OPTIONS[key] for key in (*row.options, *row.later)}
     model = create_model(f"{base.__name__}_{rule}", __base__=base, **place, **options)
-    model.rule = rule
+    model.rule, model.row = rule, row
     return model
 
 
@@ -408,13 +408,6 @@ class GenericSuiteConfig(SuiteConfig):
             raise refused(Flaw(("criteria",), "all weights are 0", "at least one positive weight"))
         return self
 
-    @cached_property
-    def read_locations(self) -> tuple[Location, ...]:
-        """Where the rules read a case's `expected`, apart from the category of a refusal."""
-        criteria = [criterion for criterion in (*self.criteria, *self.forbidden) if not criterion.has_value]
-        of_suite = (path for path in (self.labels, self.refusal.expected) if path is not None)
-        return *(each.expected_path.location for each in criteria), *(compile_path(path).location for path in of_suite)
-
     def narrowed(self, case_model: type[Case]) -> type[Case]:  # noqa: ARG002 - the rules decide
         """Return the model of this suite's cases."""
         return self.case_model
@@ -455,7 +448,7 @@ class GenericSuiteConfig(SuiteConfig):
 
 def _label(value: Any) -> str | None:
     """Return a value as a label; None for what is none: nothing, null, an empty text, a list, an object."""
-    if value is MISSING or value is None or value == "" or isinstance(value, dict | list):
+    if value in (MISSING, None, "") or isinstance(value, dict | list):
         return None
     return value if isinstance(value, str) else format_value(value)
 
@@ -491,12 +484,18 @@ def _flaws_of(case: GenericCase, rules: GenericSuiteConfig) -> Iterator[Flaw]:
     of_refusal = [*rules.refusal.flaws(case.expected)]
     yield from of_refusal
     is_refusal = rules.refusal.is_expected(case)
-    if not of_refusal and not is_refusal:
-        yield from _flaws_of_values(rules.criteria, case.expected, required=True)
-        if rules.labels is not None and rules.labels_of(case, MISSING) is None:
-            path = compile_path(rules.labels)
-            yield _flaw_at(path, f"no label at {path}", "a text, a number, or true or false")
-    yield from _flaws_of_values(rules.forbidden, case.expected, required=False)
+    criteria = () if of_refusal or is_refusal else rules.criteria
+    for criterion in (*criteria, *rules.forbidden):
+        # a value of the suite was validated with it
+        value = MISSING if criterion.has_value else criterion.expected_in(case.expected)
+        if value is not MISSING and (wrong := criterion.flaw(value)):
+            wrong = f'{wrong} for the criterion "{criterion.title}"'
+            yield _flaw_at(criterion.expected_path, wrong, criterion.row.form)
+        elif value is MISSING and not criterion.has_value and criterion in criteria:
+            yield _flaw_at(criterion.expected_path, no_expected_value(criterion), criterion.row.form)
+    if criteria and rules.labels is not None and rules.labels_of(case, MISSING) is None:
+        path = compile_path(rules.labels)
+        yield _flaw_at(path, f"no label at {path}", "a text, a number, or true or false")
     yield from _unread(case, rules)
     points = rules.refusal.wrong_category
     general = rules.thresholds.by_type.get(case.case_type, rules.thresholds.refuse)
@@ -507,31 +506,24 @@ def _flaws_of(case: GenericCase, rules: GenericSuiteConfig) -> Iterator[Flaw]:
         yield _flaw_at(path, wrong, "a higher threshold, or a lower refusal.wrong_category in suite.yaml")
 
 
-def _flaws_of_values(criteria: Iterable[Comparing], expected: Any, *, required: bool) -> Iterator[Flaw]:
-    for criterion in criteria:
-        # a value of the suite was validated with it
-        value = None if criterion.has_value else criterion.expected_in(expected)
-        if value is MISSING and required:
-            yield _flaw_at(criterion.expected_path, no_expected_value(criterion), criterion.form)
-        elif not criterion.has_value and value is not MISSING and (wrong := criterion.flaw(value)):
-            wrong = f'{wrong} for the criterion "{criterion.title}"'
-            yield _flaw_at(criterion.expected_path, wrong, criterion.form)
-
-
 def _unread(case: GenericCase, rules: GenericSuiteConfig) -> Iterator[Flaw]:
     """Yield the keys of a case's `expected` that no rule of the suite reads."""
-    read = list(rules.read_locations)
     category = compile_path(rules.refusal.expected_category)
+    paths = [each.expected_path for each in (*rules.criteria, *rules.forbidden) if not each.has_value]
+    paths += [compile_path(path) for path in (rules.labels, rules.refusal.expected) if path is not None]
     if rules.refusal.is_expected(case) or category.find(case.expected) is None:
-        read.append(category.location)
-    for location, _ in walk(case.expected):
-        *parent, key = location or (0,)
-        # nothing is known below a key that is not read itself
-        known = {path[len(parent)] for path in read if [*path[: len(parent)]] == parent and len(path) > len(parent)}
-        is_read = key in known or any(path == location[: len(path)] for path in read)
-        if known and isinstance(key, str) and not is_read:
-            wrong = f'no rule in suite.yaml reads the key "{key}"'
-            yield Flaw(("expected", *location), wrong, f"one of {', '.join(sorted(map(str, known)))}")
+        paths.append(category)
+    read = [path.location for path in paths]
+    for location, value in walk(case.expected):
+        # what is read is read with all that it contains
+        if not isinstance(value, dict) or any(path == location[: len(path)] for path in read):
+            continue
+        known = {path[len(location)] for path in read if path[: len(location)] == location}
+        for key in value:
+            # nothing is known of an object that no path leads into
+            if known and key not in known:
+                wrong = f'no rule in suite.yaml reads the key "{key}"'
+                yield Flaw(("expected", *location, key), wrong, f"one of {', '.join(sorted(map(str, known)))}")
 
 
 def has_list(criterion: Comparing) -> bool:

@@ -70,9 +70,8 @@ class GenericTools(Tools):
         """
         if answer.refused or rules.refusal.is_expected(case):
             raise ValueError("the case or the answer is a refusal; change expected by hand")
-        matches = [name for name, _ in forbidden_matches(case, answer, rules)]
-        if matches:
-            raise ValueError(f"the answer contains what {CONFIG_NAME} forbids ({matches[0]}); change that by hand")
+        for name, _ in forbidden_matches(case, answer, rules):
+            raise ValueError(f"the answer contains what {CONFIG_NAME} forbids ({name}); change that by hand")
         missed = [
             (criterion, value)
             for criterion, expected, value in compared(case, answer, rules)
