@@ -180,6 +180,13 @@ def test_the_architecture_names_every_package_and_only_what_exists() -> None:
     paths |= {f"pytest_packbench/{path}" for path in inner}
     assert len(paths) > 40
     assert [path for path in sorted(paths) if not (ROOT / path).exists()] == []
+    # what is said to be in a file
+    named = re.findall(r"`(?:\w+\.)*(\w+)` (?:in|of) `([\w/]+\.(?:py|yaml))`", ARCHITECTURE)
+    named += re.findall(r"`(\w+)` \(`([\w/]+\.py)`\)", ARCHITECTURE)
+    assert len(named) > 20
+    for name, path in named:
+        file = ROOT / (path if (ROOT / path).exists() else f"pytest_packbench/{path}")
+        assert re.search(rf"\b{name}\b", file.read_text("utf-8")), (name, path)
     package = ROOT / "pytest_packbench"
     names = {f"{path.name}/" for path in package.iterdir() if (path / "__init__.py").is_file()}
     names |= {path.name for path in package.glob("*.py")} - {"__main__.py"}
