@@ -228,15 +228,12 @@ def test_values_as_json_writes_them_texts_and_own_settings_are_read_as_before(tm
         assert read == suite(plain).model_dump(mode="json", exclude_unset=True)
 
 
-def test_a_term_shows_how_a_result_spells_what_is_forbidden() -> None:
-    for rule, value, spelling in RULES["spelled"]:
+def test_a_term_says_that_a_result_spells_what_is_forbidden_in_another_way() -> None:
+    for rule, value, is_other in RULES["spelled"]:
         (term,) = (
             term for term in score_of(suite(f"forbidden: [{rule}]"), {}, value).terms if term.name == "forbidden"
         )
-        assert term.detail.partition(", spelled ")[2] == spelling, rule
-    padded = "fine " * 3000
-    (*_, term) = score_of(suite("forbidden: [not so]"), {}, f"{padded}not\u00a0so {padded}").terms
-    assert term.detail == 'anywhere: "not so", spelled "not\\u00a0so"'
+        assert term.detail.endswith(", in another spelling") is is_other, rule
 
 
 def test_a_missing_extra_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
