@@ -221,13 +221,14 @@ class TariffExpected(StrictModel):
     @property
     def all_preferred(self) -> tuple[str, ...]:
         """The preferred codes, those of several articles in their order."""
-        return (*self.preferred_hts, *(code for article in self.articles or () for code in article.preferred_hts))
+        return tuple(code for _, code in self.codes("preferred_hts"))
 
-    def codes(self) -> Iterator[tuple[Location, str]]:
-        """Yield each code with its place: those of lists, of articles, and of savings."""
+    def codes(self, *lists: str) -> Iterator[tuple[Location, str]]:
+        """Yield each code with its place in the case: those of some lists, of articles too, or all with the savings."""
+        keys = set(lists or (*CODE_LISTS, "code"))
         for place, value in walk(self.model_dump()):
-            if isinstance(value, str) and {*CODE_LISTS, "code"}.intersection(place[-2:]):
-                yield place, value
+            if isinstance(value, str) and keys.intersection(place[-2:]):
+                yield ("expected", *place), value
 
 
 KEYS_OF_DUTY = (
@@ -266,7 +267,7 @@ def _unlisted(expected: TariffExpected, schedule: EditionName | None) -> Iterato
     for location, code in expected.codes() if schedule else ():
         existing = load_edition(schedule).existing(digits(code))
         if existing != digits(code):
-            yield Flaw(("expected", *location), describe_unlisted(code, existing), f"a code of {schedule}")
+            yield Flaw(location, describe_unlisted(code, existing), f"a code of {schedule}")
 
 
 class TariffNotes(Notes):
