@@ -282,14 +282,31 @@ def test_a_file_with_a_fault_changes_nothing(folder: Path, review: Any, lines: l
     assert problem in error
 
 
+TWO_ARTICLES = [{"name": name, "preferred_hts": [tariff_cases.RIGHT]} for name in ("left", "right")]
+
+
 @pytest.mark.parametrize(
     ("suite", "expected", "key"),
     [
         ({}, {}, "preferred_hts"),
         ({}, {"allowed_hts": ["6402.99.0000"]}, "preferred_hts"),
         ({"thresholds": {"accept": 0.7}, "allow_pass": "either fits"}, {"allowed_hts": None}, "allowed_hts"),
-        ({}, {"must_not_hts": ["6403"]}, "6403.99.6040 is forbidden by must_not_hts;"),
-        ({}, {"preferred_hts": [], "expected_accept": False}, "the case or the answer is a refusal, not a code;"),
+        (
+            {},
+            {"must_not_hts": ["6403"]},
+            "forbidden_code 6403.99.6040 is under the forbidden code 6403)",
+        ),
+        (
+            {},
+            {"preferred_hts": [], "expected_accept": False},
+            "(unexpected_acceptance answer (6403.99.6040), expected a",
+        ),
+        (
+            {"thresholds": {"accept": 1.0}},
+            {"preferred_hts": ["6403.99.6040"], "expected_rule": "1"},
+            "deciding_rule no step of the rules decides; expected rule 1)",
+        ),
+        ({}, {"preferred_hts": [], "articles": TWO_ARTICLES}, "expects several articles, so no rule reads this key"),
     ],
 )
 def test_a_code_is_allowed_where_an_allowed_one_can_pass_else_preferred(
