@@ -348,15 +348,17 @@ class Firing:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
-    """The fields that the outcomes of all packs share; a pack adds its own in a subclass.
+    """What a target's result says: the document, and what every report needs of it.
 
     Attributes:
+        document: the answer, an instance of `Pack.answer_model`; None if it can't be read.
         breakdown: the infrastructure failure that the target reports; None without one.
         refused: whether the target declined to answer.
         answer: the answer as one short string for tables; None without one.
         firings: the decisions of gates and guards, in order.
     """
 
+    document: Any = None
     breakdown: Breakdown | None = None
     refused: bool = False
     answer: str | None = None

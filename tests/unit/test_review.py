@@ -10,7 +10,6 @@ import pytest
 
 from pytest_packbench.cases.load import case_sha256
 from pytest_packbench.commands import main
-from pytest_packbench.model.pack import can_accept
 from pytest_packbench.packs.registry import builtin
 from pytest_packbench.testing import case, write_case, write_suite
 from tests.unit import tariff_cases
@@ -335,6 +334,6 @@ def test_a_code_is_allowed_where_an_allowed_one_can_pass_else_preferred(
 def test_packs_tell_pages_whether_an_answer_can_be_accepted() -> None:
     packs = builtin()
     exact, listed = (packs["generic"].suite_model.model_validate({**SUITE, "criteria": [rule]}) for rule in CRITERIA)
-    assert [can_accept(packs["generic"], rules) for rules in (exact, listed)] == [False, True]
-    others = [(packs[name], packs[name].suite_model(pack=name)) for name in ("tariff", "agent_safety")]
-    assert [can_accept(*each) for each in others] == [True, False]
+    assert [rules.accepts_more for rules in (exact, listed)] == [False, True]
+    others = [packs[name].suite_model(pack=name) for name in ("tariff", "agent_safety")]
+    assert [rules.accepts_more for rules in others] == [True, False]

@@ -13,7 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pytest_packbench import api
-from pytest_packbench.model.pack import ReadAnswer, record_facts
+from pytest_packbench.model.pack import record_facts
+from pytest_packbench.model.result import Outcome
 from pytest_packbench.packs.tariff.answer import TariffAnswer
 from pytest_packbench.packs.tariff.model import TariffCase
 from pytest_packbench.packs.tariff.pack import TariffPack
@@ -56,7 +57,7 @@ def scored(row: Json, key: str = "answer") -> Score:
 
 
 def score(checked: TariffCase, read: TariffAnswer, config: TariffSuiteConfig) -> Score:
-    return PACK.score(checked, ReadAnswer(document=read), config)
+    return PACK.score(checked, Outcome(document=read), config)
 
 
 def names_of(result: Score, *effects: str) -> list[str]:
@@ -255,6 +256,6 @@ def test_expected_and_actual_values_are_explained(expected: ExpectedTexts) -> No
     lines = []
     for name, row in EXPLANATIONS.items():
         checked = TariffCase.model_validate(case(**row.get("case", {})))
-        rows = PACK.explain(checked, PACK.read(result_of(row.get("answer", {}))))
+        rows = PACK.explain(checked, PACK.read(result_of(row.get("answer", {}))), ())
         lines += [name, *(f"    {row.what}: {row.expected} | {row.actual}" for row in rows)]
     expected.check("\n".join(lines) + "\n")
