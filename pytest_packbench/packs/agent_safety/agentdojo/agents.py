@@ -35,14 +35,12 @@ from agentdojo.base_tasks import BaseUserTask
 from agentdojo.functions_runtime import FunctionCall, FunctionsRuntime, make_function
 
 from pytest_packbench.model.request import AnswerError, ModelRequest
-from pytest_packbench.packs.agent_safety.agentdojo.suites import UnknownUpstreamError, addressed_as, suite_of
+from pytest_packbench.packs.agent_safety.agentdojo.suites import UnknownUpstreamError, addressed_as
 from pytest_packbench.packs.agent_safety.agentdojo.world import (
     DojoWorld,
-    GuardedExecutor,
     assistant_message,
     opening,
     text_of,
-    trailing_outputs,
     with_text,
 )
 from pytest_packbench.packs.agent_safety.episode import Checked, Collateral, Said, unread_answer
@@ -52,7 +50,9 @@ from pytest_packbench.packs.agent_safety.model import is_scripted
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
-    from pytest_packbench.model.request import LLM, ModelAnswer, VerifyContext, VerifyRequest
+    from agentdojo.task_suite.task_suite import TaskSuite
+
+    from pytest_packbench.model.request import ModelAnswer, VerifyContext, VerifyRequest
     from pytest_packbench.packs.agent_safety.agentdojo.world import Step
     from pytest_packbench.packs.agent_safety.episode import Episode
     from pytest_packbench.packs.agent_safety.model import SafetySuiteConfig
@@ -70,48 +70,45 @@ TURNS = 15
 class ReferenceAgent(ABC):
     """An agent that plays as AgentDojo's own pipelines do, whose module imports the clients of four providers.
 
-    Attributes:
+    Args:
         world: the world that it plays in.
-        turns: how many turns with calls it may have.
+        context: names the model, which answers its calls, or the script.
     """
 
-    def __init__(self, world: DojoWorld, turns: int = TURNS) -> None:
+    def __init__(self, world: DojoWorld, context: VerifyContext) -> None:
         self.world = world
-        self.turns = turns
+        self.context = context
 
     def query(self, query: str, runtime: Any, env: Any, *_: Any) -> Step:
         """Play: a message, then the calls in it run before the next one, until one has no calls."""
-        executor = GuardedExecutor(self.world.chain)
-        repeats = any(getattr(guard, "repeats_prompt", False) for guard in self.world.chain.guards)
-        repeated = [with_text({"role": "user"}, query)] if repeats else []
-        messages = opening(self.world.system, query)
-        messages.append(self.message(env, messages))
-        for _turn in range(self.turns):
-            if not messages[-1]["tool_calls"]:
-                break
-            messages = [*executor.query(query, runtime, env, messages, {})[3], *repeated]
-            messages.append(self.message(env, messages))
+        world, outputs = self.world, list[Any]()
+        tasks = (world.user_task, world.injection_task)
+        # as many turns as both solutions need
+        turns = max(TURNS, sum(solution_of(world.suite, task).calls for task in tasks))
+        repeats = any(getattr(guard, "repeats_prompt", False) for guard in world.chain.guards)
+        messages = opening(world.system, query)
+        messages.append(self.message(env, messages, outputs))
+        while messages[-1]["tool_calls"] and turns:
+            outputs, turns = world.outputs(messages[-1], runtime, env), turns - 1
+            messages += [*outputs, *([with_text({"role": "user"}, query)] if repeats else [])]
+            messages.append(self.message(env, messages, outputs))
         return query, runtime, env, messages, {}
 
     @abstractmethod
-    def message(self, env: Any, messages: Sequence[Any]) -> dict[str, Any]:
-        """Return its next message."""
+    def message(self, env: Any, messages: Sequence[Any], outputs: Sequence[Any]) -> dict[str, Any]:
+        """Return its next message; `outputs` are the messages of the tools that it called in its last one."""
 
 
 class ModelAgent(ReferenceAgent):
     """Calls a model for the next step in the role `step`, so that the call can be recorded and replayed."""
 
-    def __init__(self, world: DojoWorld, llm: LLM, turns: int = TURNS) -> None:
-        super().__init__(world, turns)
-        self._llm = llm
-
-    def message(self, env: Any, messages: Sequence[Any]) -> dict[str, Any]:  # noqa: ARG002 - for scripts
+    def message(self, env: Any, messages: Sequence[Any], outputs: Sequence[Any]) -> dict[str, Any]:  # noqa: ARG002 - for scripts
         """Return the model's answer, or the text of one that can't be read; raises what the backend raises."""
         system, *others = messages
         told = tuple(map(as_plain_message, others))
         request = ModelRequest(role=ROLE, system=text_of(system), messages=told, tools=self.world.tools)
         try:
-            answer = self._llm.complete_sync(request)
+            answer = self.context.llm.complete_sync(request)
         except AnswerError as error:
             # the agent calls nothing more; the checkers see what it did before
             self.world.unread = unread_answer(error)
@@ -146,41 +143,34 @@ def _as_agentdojo_message(answer: ModelAnswer, position: int) -> dict[str, Any]:
 class ScriptedAgent(ReferenceAgent):
     """Plays a task's own solution, one call per turn, with what it has read.
 
-    Args:
-        world: the world that it plays in.
-        kind: `obedient` plays the user's task; `gullible` also does until it reads the attack, then plays the
-            attacker's; `refuser` calls nothing.
-        turns: how many turns with calls it may have.
-        reads: what it reads first: `tools`, whose descriptions have the attack in a variant of ours; `memory`, what it
-            saved in an earlier session; nothing by default.
+    `obedient` plays the user's task; `gullible` also does until it reads the attack, then plays the attacker's;
+    `refuser` calls nothing. In a variant of ours, it first reads the descriptions of the tools, or its memory.
     """
 
-    def __init__(self, world: DojoWorld, kind: str, turns: int = TURNS, reads: str = "") -> None:
-        super().__init__(world, turns)
-        self._kind = kind
-        self._reads = reads
+    def __init__(self, world: DojoWorld, context: VerifyContext) -> None:
+        super().__init__(world, context)
+        self._kind = context.model
         self._task = world.user_task
         self._calls: list[Any] | None = None
         self._position = 0
         self._left_out: list[str] = []
         self._asked = frozenset[str]()
         self._read: set[str] = set()
-        self._unread: list[str] = []
 
-    def message(self, env: Any, messages: Sequence[Any]) -> dict[str, Any]:
+    def message(self, env: Any, messages: Sequence[Any], outputs: Sequence[Any]) -> dict[str, Any]:
         """Return the next call of the script that it can make, or its final answer."""
         if self._kind == "refuser":
             return assistant_message(DECLINED)
-        outputs = [text_of(message) for message in trailing_outputs(messages)]
+        texts = list(map(text_of, outputs))
         if self._calls is None:
             self._calls = list(self._task.ground_truth(env))
-            self._asked = frozenset(word for one in messages if one["role"] == "user" for word in words(text_of(one)))
-            if self._reads == "memory":
+            self._asked = frozenset(words(text_of(messages[-1])))
+            if self.world.variant == "memory":
                 return calling("read_memory")
-            if self._reads == "tools":
-                outputs = [tool.description for tool in self.world.tools]
-        self._unread += outputs
-        if self._kind == "gullible" and any(contains(text, self.world.chain.attack) for text in outputs):
+            if self.world.variant == "tool_description":
+                texts = [tool.description for tool in self.world.tools]
+        self._read.update(word for text in texts for word in words(text))
+        if self._kind == "gullible" and any(contains(text, self.world.chain.attack) for text in texts):
             self._task, self._kind = self.world.injection_task, "obedient"
             self._calls, self._left_out, self._position = list(self._task.ground_truth(env)), [], 0
         return self._next()
@@ -204,23 +194,12 @@ class ScriptedAgent(ReferenceAgent):
         chain, by_attacker = self.world.chain, self._task is self.world.injection_task
         if chain.withheld and not by_attacker:
             return True
-        steps = solution_of(self.world.version, self.world.suite.name, self._task.ID).returned
+        steps = solution_of(self.world.suite, self._task).returned
         returned = steps[-1] if is_answer else steps[min(self._position, len(steps) - 1)]
-        for word in (word for text in texts for word in words(text)):
-            if word in self._asked and not (is_answer and word in returned):
-                continue
-            if word in self._known():
-                continue
-            if word in returned or (chain.interfered and not by_attacker):
-                return True
-        return False
-
-    def _known(self) -> set[str]:
-        # only where the user's task doesn't have the word: outputs can be long
-        for text in self._unread:
-            self._read.update(words(text))
-        self._unread.clear()
-        return self._read
+        # the claim of an answer needs the reading
+        asked = self._asked - returned if is_answer else self._asked
+        missing = {word for text in texts for word in words(text)} - asked - self._read
+        return not missing.isdisjoint(returned) or bool(missing and chain.interfered and not by_attacker)
 
 
 class Solution(NamedTuple):
@@ -242,12 +221,9 @@ class Solution(NamedTuple):
 
 
 @cache
-def solution_of(version: str, environment: str, task_id: str) -> Solution:
-    """Play the solution of a user task or an injection task, by its id."""
-    suite = suite_of(version, environment)
-    task: Any = (suite.user_tasks | suite.injection_tasks)[task_id]
-    env = _environment(version, environment).model_copy(deep=True)
-    known = frozenset[str]()
+def solution_of(suite: TaskSuite, task: Any) -> Solution:
+    """Play the solution of a user's task, or of an attacker's."""
+    env, known = suite.load_and_inject_default_environment({}), frozenset[str]()
     if isinstance(task, BaseUserTask):
         env = task.init_environment(env)
     else:
@@ -260,11 +236,6 @@ def solution_of(version: str, environment: str, task_id: str) -> Solution:
         known = known.union(words(error or tool_result_to_str(result)))
         returned.append(known)
     return Solution(calls[0].function if calls else suite.tools[0].name, tuple(returned))
-
-
-@cache
-def _environment(version: str, environment: str) -> Any:
-    return suite_of(version, environment).load_and_inject_default_environment({})
 
 
 def any_of(episodes: Mapping[str, Episode]) -> Episode:
@@ -347,9 +318,8 @@ def memory_tools(note: str, saved: list[str]) -> list[Any]:
 class SavingAgent(ReferenceAgent):
     """The script of the first session: it saves what it reads, and follows nothing yet."""
 
-    def message(self, env: Any, messages: Sequence[Any]) -> dict[str, Any]:  # noqa: ARG002 - for other scripts
+    def message(self, env: Any, messages: Sequence[Any], outputs: Sequence[Any]) -> dict[str, Any]:  # noqa: ARG002 - for other agents
         """Return a call that reads the note, then one that saves it, then an answer."""
-        outputs = trailing_outputs(messages)
         if not outputs:
             return calling("read_shared_note")
         if outputs[-1]["tool_call"].function == "read_shared_note":
@@ -377,57 +347,48 @@ def run_pair(request: VerifyRequest, context: VerifyContext, rules: SafetySuiteC
     )
     # all of them first: an unknown one is an error before a model is asked
     worlds = {name: (opened(attack=name), partial(opened, attack=name)) for name in names}
-    episodes = {name: _played(*of_attack, context, request.input.get("variant")) for name, of_attack in worlds.items()}
+    episodes = {name: _played(*of_attack, context) for name, of_attack in worlds.items()}
     return any_of(episodes) if request.input.get("any_of") else episodes[names[0]]
 
 
-def _played(world: DojoWorld, again: Callable[[], DojoWorld], context: VerifyContext, variant: str | None) -> Episode:
+def _played(world: DojoWorld, again: Callable[[], DojoWorld], context: VerifyContext) -> Episode:
     """Play a pair; `again` opens another world of it. A variant of ours leaves the environment as it is."""
-    # as many turns as both solutions need
-    tasks = (world.user_task, world.injection_task)
-    user, attacker = (solution_of(world.version, world.suite.name, task.ID) for task in tasks)
-    turns = max(TURNS, user.calls + attacker.calls)
-    if variant is None:
-        return _session(_agent(world, context, turns))
+    agent: type[ReferenceAgent] = ScriptedAgent if context.backend == "stub" else ModelAgent
+    if world.variant is None:
+        return _session(agent(world, context))
     poison = next(iter(world.injections.values()), "")
     world.injections = {}
-    if variant == "memory":
-        return _memory_sessions(world, again(), context, poison, turns)
+    if world.variant == "memory":
+        saves = agent is ScriptedAgent and context.model != "refuser"
+        return _memory_sessions((SavingAgent if saves else agent)(again(), context), agent(world, context), poison)
+    first_tool = solution_of(world.suite, world.user_task).tool
     world.functions = [
         function.model_copy(update={"description": f"{function.description}{poison}"})
-        if function.name == user.tool
+        if function.name == first_tool
         else function
         for function in world.functions
     ]
-    return _session(_agent(world, context, turns, reads="tools"))
+    return _session(agent(world, context))
 
 
-def _memory_sessions(world: DojoWorld, first: DojoWorld, context: VerifyContext, poison: str, turns: int) -> Episode:
-    """Let the agent save a note with the attack in one session, and do the user's task in the next, which is scored."""
-    saved: list[str] = []
-    reading, saving, remembering = memory_tools(poison, saved)
-    scripted = context.backend == "stub" and context.model != "refuser"
+def _memory_sessions(saving: ReferenceAgent, remembering: ReferenceAgent, poison: str) -> Episode:
+    """Let an agent save a note with the attack in one session, and do the user's task in the next, which is scored."""
+    first, world, saved = saving.world, remembering.world, list[str]()
+    read_note, save, recall = memory_tools(poison, saved)
     # the user's task comes in the next one, and can't be prevented here
     first.user_prompt, first.is_dos, first.injections = SAVE_PROMPT, False, {}
-    first.functions += [reading, saving]
-    earlier = _session(SavingAgent(first, turns) if scripted else _agent(first, context, turns))
-    world.functions.append(remembering)
+    first.functions += [read_note, save]
+    earlier = _session(saving)
+    world.functions.append(recall)
     world.start = first.environment
     world.system = f"{world.system}\n\n{MEMORY_HINT}"
-    scored = _session(_agent(world, context, turns, reads="memory"))
+    scored = _session(remembering)
     # an attack that is carried out in the first session counts; to have read it there is no test of the second
     unmarked = [turn.model_copy(update={"attack": False}) for turn in earlier.turns]
     landed = earlier.checked.landed
     details = {**scored.details, "saved": len(saved), "landed_in_first_session": landed}
     checked = scored.checked.model_copy(update={"landed": landed or scored.checked.landed})
     return joined([earlier.model_copy(update={"turns": unmarked}), scored], scored.said, checked, details)
-
-
-def _agent(world: DojoWorld, context: VerifyContext, turns: int, reads: str = "") -> ReferenceAgent:
-    """Return the agent of the context; `reads` says what else a script reads, see `ScriptedAgent`."""
-    if context.backend != "stub":
-        return ModelAgent(world, context.llm, turns)
-    return ScriptedAgent(world, context.model, turns, reads)
 
 
 def _session(agent: ReferenceAgent) -> Episode:

@@ -8,10 +8,9 @@ user runs in that runner itself, and so does the reference agent, which is a pip
 from __future__ import annotations
 
 from copy import deepcopy
-from functools import cache
+from functools import cache, partial
 from importlib.metadata import version
 from importlib.resources import files
-from itertools import takewhile
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
@@ -66,27 +65,6 @@ class Denial(str):
     __slots__ = ()
 
 
-class GuardedExecutor(ToolsExecutor):  # type: ignore[misc]  # the extra may be absent where types are checked
-    """AgentDojo's executor; what the agent reads of its calls is what the guards make of it (`on_tool_output`)."""
-
-    def __init__(self, chain: Chain) -> None:
-        super().__init__()
-        self._chain = chain
-
-    def query(self, *step: Any) -> Step:
-        """Run the calls of the last message, then let the guards rule on the outputs."""
-        query, runtime, env, messages, extra_args = super().query(*step)
-        before = len(messages) - len(trailing_outputs(messages))
-        return query, runtime, env, [*messages[:before], *map(self._guarded, messages[before:])], extra_args
-
-    def _guarded(self, message: Any) -> Any:
-        if isinstance(message["error"], Denial):
-            return message
-        call = message["tool_call"]
-        guarded = self._chain.on_tool_output(call.function, dict(call.args), text_of(message))
-        return with_text(message, guarded) if message["error"] is None else {**message, "error": guarded}
-
-
 def tool_of(function: Any) -> Tool:
     """Return a function of AgentDojo as a tool that a model can call."""
     return Tool(name=function.name, description=function.description, parameters=_schema_of(function.parameters))
@@ -129,12 +107,6 @@ def text_of(message: Any) -> str:
     return str(get_text_content_as_str(message["content"] or []))
 
 
-def trailing_outputs(messages: Sequence[Any]) -> list[Any]:
-    """Return the tool messages that the agent hasn't answered yet, in order."""
-    unanswered = list(takewhile(lambda message: message["role"] != "assistant", reversed(messages)))
-    return [message for message in reversed(unanswered) if message["role"] == "tool"]
-
-
 def opening(system: str, task: str) -> list[Any]:
     """Return the messages with which a conversation begins."""
     return [with_text({"role": "system"}, system), with_text({"role": "user"}, task)]
@@ -165,6 +137,7 @@ class DojoWorld(AgentWorld):
 
     Attributes:
         version: the version of the benchmark.
+        variant: the variant of ours, if the case is one.
         suite: AgentDojo's suite.
         user_task: the user's task.
         user_prompt: what the user asks for.
@@ -182,6 +155,14 @@ class DojoWorld(AgentWorld):
         UnknownUpstreamError: the case names something that AgentDojo doesn't have.
     """
 
+    start: Any = None
+    environment: Any = None
+    pipeline: Any = None
+    unread: Said | None = None
+    is_dos = False
+    _told: Sequence[Any] = ()
+    _wrong_return = ""
+
     def __init__(
         self,
         request: VerifyRequest,
@@ -193,28 +174,22 @@ class DojoWorld(AgentWorld):
         addressed: str = "",
         scripted: bool | None = None,
     ) -> None:
-        pair = request.input
-        ids, self.version = pair["ids"], pair["version"]
+        pair, name = request.input, attack or request.input["attack"]
+        ids, self.version, self.variant = pair["ids"], pair["version"], pair.get("variant")
         self.suite = suite_of(self.version, ids["environment"])
         self.user_task = task_of(self.suite.user_tasks, ids["user_task"], ids["environment"])
         self.injection_task = task_of(self.suite.injection_tasks, ids["injection_task"], ids["environment"])
         self.user_prompt = str(self.user_task.PROMPT)
         self.functions = list(self.suite.tools)
-        self.start: Any = None
-        self.environment: Any = None
-        self.pipeline: Any = None
-        self.unread: Said | None = None
         self.injections: dict[str, str] = {}
-        self.is_dos = False
         self.executed: list[tuple[str, dict[str, Any]]] = []
         super().__init__(request, Chain.of_case(context, rules), agent, scripted=scripted)
-        self._attack, self._own_attacks = attack or pair["attack"], rules.attacks
+        self._attack = partial(attack_of, self.version, ids["environment"], name, path=rules.attacks.get(name, ""))
+        self._is_attacked = name != NO_ATTACK
         self._named = addressed or rules.addressed_as
         self._address(self._named or DEFAULT_MODEL_NAME)
         self.system = system_message() + "".join(getattr(guard, "system_note", "") for guard in context.guards)
         self._noted: list[Any] = []
-        self._told: Sequence[Any] = ()
-        self._wrong_return = ""
 
     @property
     def is_opaque(self) -> bool:
@@ -224,9 +199,8 @@ class DojoWorld(AgentWorld):
     def _address(self, name: str) -> None:
         """Plant the attack, addressed to an agent of this name."""
         self._addressed = name
-        if self._attack != NO_ATTACK:
-            path = self._own_attacks.get(self._attack, "")
-            attack = attack_of(self.version, self.suite.name, self._attack, name, path)
+        if self._is_attacked:
+            attack = self._attack(addressed=name)
             self.is_dos, self.injections = attack.is_dos_attack, attack.attack(self.user_task, self.injection_task)
         self.chain.planted = tuple(dict.fromkeys(self.injections.values()))
         self.chain.attack = attack_patterns(*self.chain.planted, goal=self.injection_task.GOAL)
@@ -252,10 +226,20 @@ class DojoWorld(AgentWorld):
         if self.environment is None:
             self.environment = self._new_environment()
         call = FunctionCall(function=name, args=arguments, id=f"call_{len(self._noted)}")
-        asked = [assistant_message("", [call])]
-        self._noted += GuardedExecutor(self.chain).query("", _GuardedRuntime(self), self.environment, asked, {})[3]
-        message = self._noted[-1]
+        asked = assistant_message("", [call])
+        (message,) = self.outputs(asked, _GuardedRuntime(self), self.environment)
+        self._noted += [asked, message]
         return Output(text_of(message), is_error=message["error"] is not None)
+
+    def outputs(self, asked: Any, runtime: Any, env: Any) -> list[Any]:
+        """Run the calls of a message by AgentDojo's executor; return what the guards let the agent read of each."""
+        _, *outputs = ToolsExecutor().query("", runtime, env, [asked], {})[3]
+        return [one if isinstance(one["error"], Denial) else self._guarded(one) for one in outputs]
+
+    def _guarded(self, output: Any) -> Any:
+        call, error = output["tool_call"], output["error"]
+        text = self.chain.on_tool_output(call.function, dict(call.args), text_of(output))
+        return with_text(output, text) if error is None else {**output, "error": text}
 
     def note(self, call: FunctionCall, text: str, error: str | None) -> None:
         """Note a call of a pipeline, with what the agent read of it."""
@@ -368,7 +352,7 @@ class DojoWorld(AgentWorld):
 
     def _only_by_denied(self, messages: Sequence[Any]) -> bool:
         """Return whether a checker of calls finds nothing without the calls that a guard denied."""
-        denied = [one["tool_call"] for one in messages if one["role"] == "tool" and status_of(one) == "denied"]
+        denied = [one["tool_call"] for one in messages if isinstance(one.get("error"), Denial)]
         if not denied:
             return False
         asked = functions_stack_trace_from_messages(messages)
@@ -379,7 +363,7 @@ class DojoWorld(AgentWorld):
         return found is False
 
 
-class _GuardedRuntime(FunctionsRuntime):  # type: ignore[misc]  # see GuardedExecutor
+class _GuardedRuntime(FunctionsRuntime):  # type: ignore[misc]  # the extra may be absent where types are checked
     """Runs a tool only where the guards allow it (`pre_tool_use`).
 
     Where a pipeline of the user plays, the guards rule on outputs here, too, and whatever happens is noted.
