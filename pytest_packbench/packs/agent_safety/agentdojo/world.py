@@ -25,7 +25,6 @@ from agentdojo.types import get_text_content_as_str, text_content_block_from_str
 
 from pytest_packbench.model.request import AnswerError, Tool
 from pytest_packbench.packs.agent_safety.agentdojo.suites import (
-    NO_ATTACK,
     UnknownUpstreamError,
     addressed_as,
     attack_of,
@@ -42,6 +41,7 @@ from pytest_packbench.packs.agent_safety.episode import (
     unread_answer,
 )
 from pytest_packbench.packs.agent_safety.guards.base import Chain, GuardError, attack_patterns
+from pytest_packbench.packs.agent_safety.metrics import NO_ATTACK
 from pytest_packbench.packs.agent_safety.serving import Output
 from pytest_packbench.packs.agent_safety.worlds import BLOCKED, AgentWorld
 
