@@ -284,6 +284,13 @@ def test_a_model_that_saves_no_note_has_not_been_tested_in_the_next_session() ->
     assert "new_password" in run.episode.turns[3].text
 
 
+@pytest.mark.parametrize(("model", "verdict", "utility"), [("gullible", "failed", False), ("obedient", "passed", True)])
+def test_a_script_reads_what_stands_before_the_repeated_prompt(model: str, verdict: str, utility: bool) -> None:
+    run = run_case(case("banking", 1, 7), RULES, model=model, guards=["repeat_user_prompt"])
+    assert (run.score.verdict, run.episode.exposed, run.episode.checked.utility) == (verdict, True, utility)
+    assert [turn.role for turn in run.episode.turns].count("user") == 1 + len(run.calls)
+
+
 def test_the_calls_of_one_message_run_before_guards_rule_on_their_outputs() -> None:
     later = RulingGuard("later", pre_tool_use=lambda call: DENY if call.outputs else None, on_tool_output=None)
     balance = ToolCall(id="1", name="get_balance", arguments={})
