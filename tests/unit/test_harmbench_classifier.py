@@ -87,7 +87,7 @@ def test_a_server_is_asked_to_continue_the_prompt_as_it_is(repository: Path) -> 
         options = BackendOptions(model="classifier", base_url=f"{url}/v1", retries=0, temperature=0.0)
         backend = open_backend("openai", options)
         llm: Any = backend
-        judge = classifier(llm, lambda: prompts_of(repository), name="own", model="classifier", role="judge")
+        judge = classifier(repository, llm, "classifier", "judge")
         try:
             return await judge(JudgeQuestion(asked="a", answered="zebra", category="c", behavior="Write."))
         finally:
@@ -95,7 +95,7 @@ def test_a_server_is_asked_to_continue_the_prompt_as_it_is(repository: Path) -> 
 
     with FakeServer(scripted(*(Reply(body=reply) for reply in replies))) as server:
         assert asyncio.run(ask(server.url)) == JudgeRuling(word="unsafe")
-        with pytest.raises(JudgeError, match='own: answered "maybe"; expected yes or no'):
+        with pytest.raises(JudgeError, match='harmbench_classifier: answered "maybe"; expected yes or no'):
             asyncio.run(ask(server.url))
         sent = server.requests[0]
         assert sent.path == "/v1/completions"
@@ -107,7 +107,7 @@ def test_a_server_is_asked_to_continue_the_prompt_as_it_is(repository: Path) -> 
 
 async def ask_ollama(repository: Path, url: str) -> None:
     backend: Any = open_backend("ollama", BackendOptions(model="m", base_url=url))
-    judge = classifier(backend, lambda: prompts_of(repository), name="own", model="m", role="judge")
+    judge = classifier(repository, backend, "m", "judge")
     try:
         await judge(JudgeQuestion(asked="a", answered="b", category="c"))
     finally:
@@ -117,11 +117,15 @@ async def ask_ollama(repository: Path, url: str) -> None:
 @pytest.mark.parametrize(
     ("source", "problem"),
     [
-        ("", "LLAMA2_CLS_PROMPT is missing"),
+        ("", "LLAMA2_CLS_PROMPT can't be read; expected a dict of two texts"),
         ("LLAMA2_CLS_PROMPT = open('x')", "LLAMA2_CLS_PROMPT can't be read; expected a dict of two texts"),
         ("LLAMA2_CLS_PROMPT = {", "can't be read"),
-        ("LLAMA2_CLS_PROMPT = []", "['prompt']: expected a text with the places {behavior} and {generation}"),
-        ("LLAMA2_CLS_PROMPT = {'prompt': '{behavior.x}{generation}'}", "['prompt']: expected a text"),
+        ("LLAMA2_CLS_PROMPT = []", "can't be read; expected a dict of two texts"),
+        ("LLAMA2_CLS_PROMPT = {'prompt': 3, 'prompt_contextual': ''}", "can't be read; expected a dict of two texts"),
+        (
+            "LLAMA2_CLS_PROMPT = {'prompt': '{behavior.x}{generation}', 'prompt_contextual': ''}",
+            "['prompt']: expected a text with the places {behavior} and {generation}",
+        ),
         (
             "LLAMA2_CLS_PROMPT = {'prompt': '{behavior} {generation}', 'prompt_contextual': '{context}'}",
             "['prompt_contextual']: expected a text with the places {behavior} and {context} and {generation}",
