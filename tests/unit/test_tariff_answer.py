@@ -203,6 +203,17 @@ def test_a_result_whose_pipeline_did_not_reach_its_model_is_no_refusal() -> None
         PACK.read({"status": "rejected", "accepted": False, "iterations": iterations})
 
 
+def test_an_earlier_result_without_a_proposal_that_passed_is_a_refusal_without_a_category() -> None:
+    result = EARLIER[2]["result"]
+    refused = {"category": "missing_evidence", "reason": "llm_unavailable: no proposal", "questions": []}
+    answer_read = TariffAnswer.model_validate(with_value(result, ("refusal",), refused))
+    assert (answer_read.status, answer_read.refusal, answer_read.notes["refusal"]) == ("refused", None, refused)
+    assert (answer_read.shown, answer_read.dossier.baseline) == (None, None)
+    last = ("iterations", len(result["iterations"]) - 1, "rejected_because")
+    with pytest.raises(ResultError, match="rejected"):
+        PACK.read(with_value(with_value(result, ("refusal",), refused), last, ["llm_unavailable"]))
+
+
 NAMES = st.sampled_from(
     ["status", "iterations", "accepted", "tariff_dossier", "refusal", "error", "trace", "notes", "x"]
 )
