@@ -125,7 +125,7 @@ class RoleModel(NamedTuple):
 
 
 class Judges(NamedTuple):
-    """The models and rules that decide the cases of a suite beside its pack; see `Pack.judges`.
+    """The models and rules that decide the cases of a suite in addition to its pack; see `Pack.judges`.
 
     Attributes:
         names: the judges that the suite names; a recording with other judges is refused.
@@ -232,7 +232,7 @@ class Pack:
         """Yield what an answer earns. The same arguments must always yield the same: no clock, random numbers or files.
 
         A `Term` adds its value, makes the score exactly 0 (`effect="zero"`) or is a remark (`effect="note"`). An
-        `Agreement` says how, and how deeply, the answer agrees.
+        `Agreement` states how, and how deeply, the answer agrees.
 
         Args:
             case: the case, an instance of `case_model`.
@@ -334,7 +334,7 @@ class Pack:
         """Validate the result of a target by `answer_model`; with `unknown_keys: ignore`, without its unknown keys.
 
         Raises:
-            ResultError: it does not fit: an unreadable answer; says where, what was expected, and the nearest key.
+            ResultError: it does not fit: an unreadable answer; states where, what was expected, and the nearest key.
         """
         model, rules = self.answer_model, self.rules
         try:
@@ -452,7 +452,7 @@ _INTO: Mapping[str, str] = {
     "judges(rules)": "roles",
     "metrics, an object of Metrics": ("figures paired_figures panels remarks depths cluster figures_of_unscored"),
     "tools(), an object of Tools": (
-        "lint lint_options own_lint_rules dated starter importers criteria wrong_results also_acceptable"
+        "lint dated lint_options starter own_lint_rules importers criteria wrong_results also_acceptable"
     ),
 }
 MOVED: Mapping[str, str] = {name: place for place, names in _INTO.items() for name in names.split()}

@@ -281,7 +281,7 @@ def reported(verdict: str, mode: str, *, valid: bool | None = None) -> Reported:
     Args:
         verdict: one of `VERDICTS`.
         mode: `fixture`, `live` or `record`.
-        valid: False for an answer that nobody could read, which ends on its recording as it did in the run that made
+        valid: False for an unreadable answer, which ends on its recording as it did in the run that made
             it.
     """
     effects = EFFECTS[verdict]
@@ -348,7 +348,7 @@ class Firing:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
-    """What a target's result says: the document, and what every report needs of it.
+    """What a target's result contains: the document, and what every report needs of it.
 
     Attributes:
         document: the answer, an instance of `Pack.answer_model`; None if it can't be read.

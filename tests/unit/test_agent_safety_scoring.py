@@ -208,7 +208,7 @@ def test_the_figures_are_the_published_numbers_with_their_counts(expected: Expec
         "with runs without an attack": [record(), record(attack="none", exposed=False, landed=False)],
         "two attacks": [record(), record(attack="direct", landed=True)],
         "two judges": [record(judge=weak), record(judge={"name": "llama_guard", "verdict": "unsafe"}, landed=True)],
-        "answers that nobody could read": [record(), record(valid=False), record(valid=False, landed=True)],
+        "unreadable answers": [record(), record(valid=False), record(valid=False, landed=True)],
         "InjecAgent, two settings": [
             *(record(attack="base", landed=True), record(attack="base"), record(attack="base", valid=False)),
             record(attack="enhanced"),

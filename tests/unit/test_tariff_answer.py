@@ -153,7 +153,7 @@ def test_a_fault_beside_a_refusal_is_a_note_and_the_rest_of_the_dossier_is_read(
     result = score(checked, refusal(tariff_dossier=faulty), pack="tariff")
     assert result.score == 1.0
     notes = [term.detail for term in result.terms if term.name == "form"]
-    assert any(note.startswith("beside the refusal, not read: /baseline/confidence: got 100.0") for note in notes)
+    assert any(note.startswith("next to the refusal, not read: /baseline/confidence: got 100.0") for note in notes)
 
 
 def test_a_failure_is_an_error_and_rulings_become_firings() -> None:

@@ -108,7 +108,7 @@ class Comparing(Options):
             data = {"anywhere": "", "value": data}
         named = [rule for rule in cls.rules if isinstance(data, dict) and isinstance(data.get(rule), str)]
         if len(named) != 1:
-            form = "one rule with its path, and its other keys beside it, such as {exact: /answer, weight: 2}"
+            form = "one rule with its path, and its other keys next to it, such as {exact: /answer, weight: 2}"
             raise misfit(f"got {format_value(data)}", f"{form}; the rules are {', '.join(cls.rules)}")
         (rule,) = named
         import_libraries(rule, f'the rule "{rule}"')
