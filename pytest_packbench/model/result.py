@@ -28,9 +28,9 @@ from pydantic import (
     create_model,
 )
 
-from pytest_packbench.files import U32_MAX
+from pytest_packbench.files import U32_MAX, escape_unprintable
 from pytest_packbench.model.case import SHA256
-from pytest_packbench.model.errors import first_problem
+from pytest_packbench.model.errors import first_problem, single_spaced
 from pytest_packbench.model.record import EvalDecision  # noqa: TC001 - pydantic reads the types of fields
 from pytest_packbench.model.run import (
     Mode,
@@ -315,7 +315,8 @@ class ResultError(ValueError):
     def __init__(self, pointer: str, message: str, unknown_keys: tuple[str, ...] = ()) -> None:
         self.pointer = pointer
         self.unknown_keys = unknown_keys
-        super().__init__(f"result{pointer}: {message}")
+        # the keys of a result are the target's
+        super().__init__(escape_unprintable(single_spaced(f"result{pointer}: {message}")))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

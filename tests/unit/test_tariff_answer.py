@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from pytest_packbench.api import load_suite, score
@@ -224,6 +224,7 @@ JSON = st.recursive(
 )
 
 
+@example(("status",), {"\x1e": None})
 @given(st.sampled_from([path for path in paths(WHOLE) if path]), JSON)
 def test_any_value_at_any_location_is_read_or_refused_in_one_line(path: tuple[Any, ...], value: Any) -> None:
     for pack in (PACK, OPEN):
