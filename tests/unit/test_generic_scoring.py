@@ -21,6 +21,7 @@ from pytest_packbench.model.errors import CaseError, SuiteError
 from pytest_packbench.model.pack import answer_of, record_facts, tools_of
 from pytest_packbench.model.result import Score, Term
 from pytest_packbench.packs.generic.pack import GenericPack
+from pytest_packbench.packs.generic.suite import GenericCase
 from pytest_packbench.packs.generic.values import MISSING, CriterionError, compile_path
 from pytest_packbench.testing import write_suite
 from tests.unit.generic_suites import case, load, score_of, suite
@@ -266,7 +267,7 @@ def test_a_pack_is_prepared_once_per_suite() -> None:
     prepared = pack.for_suite(rules)
     assert prepared is pack.for_suite(rules) is prepared.for_suite(rules)
     assert pack.for_suite(suite("criteria: [{exact: ''}]")) is not prepared
-    assert prepared.case_model is rules.case_model
+    assert prepared.case_model is pack.for_suite(rules).case_model
 
 
 def value_itself(value: Any, _expected: Any, _input: Any) -> Any:
@@ -359,8 +360,8 @@ def test_a_case_whose_threshold_a_wrong_category_reaches_is_refused() -> None:
     ):
         rules = suite(text)
         with pytest.raises(CaseError, match=wrong):
-            check_case({**case(wanted), **fields}, rules.case_model, source="a", stem=None, pack=None)
-        assert check_case({**case({"refuse": True}), **fields}, rules.case_model, source="a", stem=None, pack=None)
+            check_case({**case(wanted), **fields}, rules.narrowed(GenericCase), source="a", stem=None, pack=None)
+        assert check_case({**case({"refuse": True}), **fields}, rules.narrowed(GenericCase), source="a", stem=None, pack=None)
 
 
 def test_a_hard_fail_never_passes() -> None:

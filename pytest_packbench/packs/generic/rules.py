@@ -28,7 +28,7 @@ from pytest_packbench.packs.generic.values import (
     Location,
     hashable,
     import_extra,
-    import_function,
+    imported,
     is_number,
     json_equal,
     leaves,
@@ -74,6 +74,8 @@ class Options(StrictModel):
 
 PYTHON = "python"
 """The rule whose comparison is a function of the user."""
+ANYWHERE = "anywhere"
+"""The rule of what is forbidden in any depth; a plain text or number is short for it."""
 
 
 class Grade(NamedTuple):
@@ -187,11 +189,11 @@ def _is_in(value: Any, part: Any) -> bool:
     return part in value if isinstance(value, str) and isinstance(part, str) else json_equal(value, part)
 
 
-def _anywhere(value: Any, expected: Any, options: Any) -> Grade:
+def _anywhere(value: Any, expected: Any, options: Any) -> bool:
     """Find a forbidden value at any depth, in keys as well: inside a text, or an equal number."""
     texts = (_fold(leaf, options) for leaf in leaves(value))
     parts = [_fold(part, options) for part in _as_list(expected)]
-    return FULL if any(_is_in(text, part) for text in texts for part in parts) else Grade(0.0, "nowhere")
+    return any(_is_in(text, part) for text in texts for part in parts)
 
 
 def _is_searchable(expected: Any) -> bool:
@@ -223,12 +225,6 @@ def _text(value: Any, expected: str, options: Any) -> Grade:
     return Grade(similarity, detail)
 
 
-@lru_cache(maxsize=1024)
-def _compiled(pattern: str) -> Any:
-    # a case's pattern is compiled when the case is validated, and again when it is scored
-    return import_module("regex").compile(pattern)
-
-
 def _matches(pattern: str, text: str, timeout: float) -> bool:
     """Whether a pattern matches somewhere in a text.
 
@@ -236,10 +232,11 @@ def _matches(pattern: str, text: str, timeout: float) -> bool:
         CriterionError: the search took too long.
     """
     try:
-        return _compiled(pattern).search(text, timeout=timeout) is not None
+        found: object = import_module("regex").search(pattern, text, timeout=timeout)
     except TimeoutError:
         wrong = f"the pattern {format_value(pattern)} ran longer than {timeout:g} s on {len(text)} characters"
         raise CriterionError(f"{wrong}; simplify it, or increase timeout") from None
+    return found is not None
 
 
 def _regex(value: Any, expected: str, options: Any) -> bool:
@@ -353,7 +350,7 @@ def _sequence(value: Any, expected: list[Any], _options: Any) -> Grade:
         for index, other in enumerate(wanted, start=1):
             longest = before + 1 if each == other else max(common[index], common[index - 1])
             before, common[index] = common[index], longest
-    return Grade(common[-1] / max(len(given), len(wanted)), f"{common[-1]} in order: got {format_value(value)}")
+    return Grade(common[-1] / max(len(given), len(wanted)))
 
 
 def _ranked(value: Any, expected: Any, options: Any) -> Grade:
@@ -377,7 +374,7 @@ def called(name: str, compared: Sequence[Any]) -> Grade:
         CriterionError: it returns something else.
         Exception: whatever it raises.
     """
-    points = import_function(name)(*deepcopy(tuple(compared)))
+    points = imported(name)(*deepcopy(tuple(compared)))
     if not isinstance(points, bool | int | float) or not 0 <= points <= 1:
         returned = repr(points) if isinstance(points, int | float) else type(points).__name__
         raise CriterionError(f"{name} returned {returned}, expected a bool or a number from 0 to 1")
@@ -450,13 +447,13 @@ RULES: dict[str, Rule] = {
     "ranked": Rule(
         _ranked,
         form="a value, or a non-empty list of values of which one is enough",
-        accepts=lambda expected: expected is not None and expected != [],
+        accepts=lambda expected: expected not in (None, []),
         said="among the first {options.k}: {expected}",
         takes=list,
         options=("k", "reciprocal"),
     ),
     PYTHON: Rule(said="{options.call} with {expected}", options=("path",)),
-    "anywhere": Rule(
+    ANYWHERE: Rule(
         _anywhere,
         form="a number or a non-empty string, or a non-empty list of these",
         accepts=_is_searchable,
@@ -465,10 +462,16 @@ RULES: dict[str, Rule] = {
 }
 """The rules by their names in `suite.yaml`, in the order of the docs."""
 
-FORBIDDEN = ("anywhere", "exact", "one_of", "contains", "regex", "python")
+FORBIDDEN = (ANYWHERE, "exact", "one_of", "contains", "regex", "python")
 """The rules of `forbidden`."""
 
-CRITERIA = tuple(name for name in RULES if name != "anywhere")
+LIST_RULES = frozenset({ANYWHERE, "contains", "one_of"})
+"""The rules of `forbidden` that look for one of a list."""
+
+PLAIN_RULES = LIST_RULES | {"exact"}
+"""The rules of `forbidden` whose expected value is what they find."""
+
+CRITERIA = tuple(name for name in RULES if name != ANYWHERE)
 """The rules of `criteria`."""
 
 
