@@ -92,7 +92,7 @@ def test_a_function_that_fails_is_an_error_with_its_own_frames_and_none_changes_
         score_of(PYTHON, {}, {"a": "unknown"})
     assert "points_of" in [frame.name for frame in caught.traceback]
     with pytest.raises(
-        CriterionError, match=r'criterion "style": .*points_of returned 1.5, expected a bool or a number from 0'
+        CriterionError, match=r'criterion "style": .*points_of returned 1.5; expected a bool or a number from 0'
     ):
         score_of(PYTHON, {}, {"a": "over"})
     # and what is recorded stays as it was
@@ -361,7 +361,9 @@ def test_a_case_whose_threshold_a_wrong_category_reaches_is_refused() -> None:
         rules = suite(text)
         with pytest.raises(CaseError, match=wrong):
             check_case({**case(wanted), **fields}, rules.narrowed(GenericCase), source="a", stem=None, pack=None)
-        assert check_case({**case({"refuse": True}), **fields}, rules.narrowed(GenericCase), source="a", stem=None, pack=None)
+        assert check_case(
+            {**case({"refuse": True}), **fields}, rules.narrowed(GenericCase), source="a", stem=None, pack=None
+        )
 
 
 def test_a_hard_fail_never_passes() -> None:

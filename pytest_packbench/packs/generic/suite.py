@@ -7,7 +7,6 @@ result, and its other keys. It is validated once per suite, and keeps no state b
 from __future__ import annotations
 
 from functools import cached_property
-from operator import eq
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Self
 
 from pydantic import (
@@ -20,7 +19,6 @@ from pydantic import (
     model_validator,
 )
 
-from pytest_packbench.files import walk
 from pytest_packbench.model.case import Case, Expected, Fraction, ListOf, Notes, StrictModel, Text, Threshold, misfit
 from pytest_packbench.model.errors import fold, format_value
 from pytest_packbench.model.result import TOLERANCE
@@ -29,14 +27,13 @@ from pytest_packbench.packs.generic.rules import (
     ANYWHERE,
     CRITERIA,
     FORBIDDEN,
-    FULL,
-    NONE,
     PYTHON,
     RULES,
     SCHEMA_FORM,
     Grade,
     Options,
     Rule,
+    as_list,
     called,
     import_libraries,
     schema_error,
@@ -140,7 +137,7 @@ class Comparing(Options):
     def __get_pydantic_json_schema__(cls, schema: CoreSchema, handler: GetJsonSchemaHandler) -> dict[str, Any]:
         """Describe one form for each rule."""
         form = handler.resolve_ref_schema(handler(schema))
-        types, path = form["properties"], form["properties"]["exact"]
+        types, path = form["properties"], {"type": "string"}
         forms = [
             {**form, "properties": {key: types.get(key, path) for key in cls.keys_of(rule)}, "required": [rule]}
             for rule in cls.rules
@@ -212,7 +209,7 @@ class Comparing(Options):
             return Grade(0.0, self.nothing)
         try:
             if self.row.compare is None:
-                grade: Grade | bool = called(self.call, (value, expected, case_input))
+                grade: Grade | float = called(self.call, (value, expected, case_input))
             else:
                 grade = isinstance(value, self.row.takes) and self.row.compare(value, expected, self)
         except CriterionError as error:
@@ -221,8 +218,8 @@ class Comparing(Options):
             message = f'criterion "{self.title}" raised {type(error).__name__}: {error}'
             # with its traceback: the frames of the user's function help most
             raise CriterionError(message).with_traceback(error.__traceback__) from error
-        if isinstance(grade, bool):
-            grade = FULL if grade else NONE
+        if not isinstance(grade, Grade):
+            grade = Grade(float(grade))
         if grade.points == 1 or grade.detail:
             return grade
         return grade._replace(detail=f"got {format_value(value)}, expected {self.describe(expected)}")
@@ -320,8 +317,7 @@ class RefusalRules(StrictModel):
             return False
         if "value" not in self.model_fields_set:
             return bool(value)
-        refusals = self.value if isinstance(self.value, list) else [self.value]
-        return any(json_equal(fold(value), fold(refusal)) for refusal in refusals)
+        return any(json_equal(fold(value), fold(refusal)) for refusal in as_list(self.value))
 
     def is_expected(self, case: Case) -> bool:
         """Whether a case expects a refusal."""
@@ -334,10 +330,11 @@ class RefusalRules(StrictModel):
 
     def flaws(self, case: Case) -> Iterator[Flaw]:
         """Yield what is wrong in a case's `expected` with the keys of refusals."""
-        forms: list[tuple[str, Any, str]] = [(self.expected, bool, "true if a refusal is expected, else false")]
-        if self.is_expected(case):
-            forms.append((self.expected_category, str | None, "the category of the refusal, a string"))
-        for text, types, form in forms:
+        category: Any = str | None if self.is_expected(case) else object
+        for text, types, form in (
+            (self.expected, bool, "true if a refusal is expected, else false"),
+            (self.expected_category, category, "the category of the refusal, a string"),
+        ):
             path = compile_path(text)
             value = path.find(case.expected)
             if value is not MISSING and not isinstance(value, types):
@@ -447,9 +444,9 @@ class GenericSuiteConfig(SuiteConfig):
 
 def _label(value: Any) -> str | None:
     """Return a value as a label; None for what is none: nothing, null, an empty text, a list, an object."""
-    if value in (MISSING, None, "") or isinstance(value, dict | list):
-        return None
-    return value if isinstance(value, str) else format_value(value)
+    if isinstance(value, str):
+        return value or None
+    return format_value(value) if isinstance(value, int | float) else None
 
 
 class GenericNotes(Notes):
@@ -475,53 +472,46 @@ class GenericCase(Case):
 
 def _flaws_of(case: GenericCase, rules: GenericSuiteConfig) -> Iterator[Flaw]:
     """Yield what a case lacks, and what is wrong with it, by the rules of its suite."""
+    refusal, expected = rules.refusal, case.expected
     for field, schema in (("input", rules.input_schema), ("expected", rules.expected_schema)):
         if schema is not None and (error := schema_error(getattr(case, field), schema, _PATTERN_TIMEOUT)):
-            expected = f"a value that is valid under {field}_schema in suite.yaml"
-            yield error._replace(location=(field, *error.location), expected=expected)
-    of_refusal = [*rules.refusal.flaws(case)]
+            form = f"a value that is valid under {field}_schema in suite.yaml"
+            yield error._replace(location=(field, *error.location), expected=form)
+    of_refusal = [*refusal.flaws(case)]
     yield from of_refusal
-    is_refusal = rules.refusal.is_expected(case)
-    criteria = () if of_refusal or is_refusal else rules.criteria
-    for criterion in (*criteria, *rules.forbidden):
-        value = criterion.expected_in(case.expected)
-        # a value of the suite was validated with it
-        if criterion.has_value or (value is MISSING and criterion not in criteria):
-            continue
-        path = criterion.expected_path
-        if wrong := f"no value at {path}" if value is MISSING else criterion.flaw(value):
+    is_refusal = refusal.is_expected(case)
+    is_answer = not of_refusal and not is_refusal
+    # a value of the suite was validated with it
+    of_cases = [each for each in (*rules.criteria, *rules.forbidden) if not each.has_value]
+    for criterion in of_cases:
+        path, value = criterion.expected_path, criterion.expected_in(expected)
+        is_due = value is not MISSING if isinstance(criterion, Forbidden) else is_answer
+        if is_due and (wrong := f"no value at {path}" if value is MISSING else criterion.flaw(value)):
             yield _flaw_at(path, f'{wrong} for the criterion "{criterion.title}"', criterion.row.form)
-    if criteria and rules.labels is not None and rules.labels_of(case, MISSING) is None:
+    if is_answer and rules.labels is not None and rules.labels_of(case, MISSING) is None:
         path = compile_path(rules.labels)
         yield _flaw_at(path, f"no label at {path}", "a text, a number, or true or false")
-    yield from _unread(case, rules)
-    points = rules.refusal.wrong_category
+    category = compile_path(refusal.expected_category)
+    read = {category.location} if is_refusal or category.find(expected) is None else set()
+    read |= {compile_path(path).location for path in (rules.labels, refusal.expected) if path is not None}
+    read |= {criterion.expected_path.location for criterion in of_cases}
+    yield from _unread(expected, read)
+    points = refusal.wrong_category
     general = rules.thresholds.by_type.get(case.case_type, rules.thresholds.refuse)
     threshold = general if case.own_threshold is None else case.own_threshold
-    if is_refusal and rules.refusal.expected_category_of(case) is not None and points >= threshold - TOLERANCE:
+    if is_refusal and refusal.expected_category_of(case) is not None and points >= threshold - TOLERANCE:
         wrong = f"a refusal of the wrong category passes: {points:g} points, threshold {threshold:g}"
-        path = compile_path(rules.refusal.expected_category)
-        yield _flaw_at(path, wrong, "a higher threshold, or a lower refusal.wrong_category in suite.yaml")
+        yield _flaw_at(category, wrong, "a higher threshold, or a lower refusal.wrong_category in suite.yaml")
 
 
-def _unread(case: GenericCase, rules: GenericSuiteConfig) -> Iterator[Flaw]:
-    """Yield the keys of a case's `expected` that no rule of the suite reads."""
-    category = compile_path(rules.refusal.expected_category)
-    paths = [each.expected_path for each in (*rules.criteria, *rules.forbidden) if not each.has_value]
-    paths += [compile_path(path) for path in (rules.labels, rules.refusal.expected) if path is not None]
-    if rules.refusal.is_expected(case) or category.find(case.expected) is None:
-        paths.append(category)
-    for location, _ in walk(case.expected):
-        # members of a list have no names
-        is_key = location and isinstance(location[-1], str)
-        if is_key and _leads_to(paths, location[:-1]) and not _leads_to(paths, location):
-            wrong = f'no rule in suite.yaml reads the key "{location[-1]}"'
-            yield Flaw(("expected", *location), wrong, f"a key of {', '.join(path.text for path in paths)}")
-
-
-def _leads_to(paths: Sequence[CompiledPath], location: Location) -> bool:
-    """Whether a location is on the way of a path, or in what it reads."""
-    return any(all(map(eq, path.location, location)) for path in paths)
+def _unread(value: Any, read: set[Location], place: Location = ("expected",)) -> Iterator[Flaw]:
+    """Yield the keys of a value that none of the locations below it reads, which is read with all that it contains."""
+    for key, member in value.items() if isinstance(value, dict) and () not in read else ():
+        if inner := {location[1:] for location in read if location[0] == key}:
+            yield from _unread(member, inner, (*place, key))
+        else:
+            wrong = f'no rule in suite.yaml reads the key "{key}"'
+            yield Flaw((*place, key), wrong, f"one of {', '.join(sorted({str(location[0]) for location in read}))}")
 
 
 def has_list(criterion: Comparing) -> bool:

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from pytest_packbench.model.authoring import FiledCase, Importer, Starter
     from pytest_packbench.packs.generic.pack import GenericAnswer
     from pytest_packbench.packs.generic.suite import Comparing, GenericCase, GenericSuiteConfig
+    from pytest_packbench.packs.generic.values import Location
 
 
 class GenericTools(Tools):
@@ -62,7 +63,7 @@ class GenericTools(Tools):
 
     def also_acceptable(
         self, case: GenericCase, answer: GenericAnswer, rules: GenericSuiteConfig
-    ) -> list[tuple[tuple[str, ...], Any]]:
+    ) -> list[tuple[Location, Any]]:
         """Return the values of the answer for the lists of the criteria `one_of` that it fails.
 
         Raises:
@@ -74,7 +75,7 @@ class GenericTools(Tools):
             (criterion, value) for criterion, _, value, grade in rules.compared(case, answer.result) if grade.points < 1
         ]
         additions = [
-            (tuple(map(str, criterion.expected_path.location)), value)
+            (criterion.expected_path.location, value)
             for criterion, value in missed
             if has_list(criterion) and value is not MISSING
         ]

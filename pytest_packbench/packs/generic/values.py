@@ -115,7 +115,9 @@ def _compile_json_path(text: str) -> CompiledPath:
     try:
         query = environment.compile(text)
     except library.JSONPathError as error:
-        wrong = f'"{text}" is not a valid JSONPath: {_first_line(error)}'
+        # what follows shows the place
+        why, *_ = str(error).splitlines()
+        wrong = f'"{text}" is not a valid JSONPath: {why}'
         raise misfit(wrong, "RFC 9535 syntax, such as $.items[*].name") from None
     if _visits_again(text):
         wrong = f'"{text}" may visit a value many times'
@@ -125,17 +127,13 @@ def _compile_json_path(text: str) -> CompiledPath:
     def find(document: Any) -> Any:
         try:
             matches = query.findall(document)
-        except library.JSONPathError as error:
-            wrong = f"the path {text}: {_first_line(error)} in the value"
+        except library.JSONPathError:
+            wrong = f"the path {text}: recursion limit exceeded in the value"
             raise CriterionError(f"{wrong}; expected fewer levels") from None
         return MISSING if not matches else matches if is_multiple else matches[0]
 
     keys = _FIRST_KEYS.match(text)
     return CompiledPath(text, find, is_multiple, tuple(_FIRST_KEY.findall(keys[0])) if keys else ())
-
-
-def _first_line(error: Exception) -> str:
-    return str(error).partition("\n")[0]
 
 
 def _visits_again(text: str) -> bool:
