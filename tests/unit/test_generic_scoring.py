@@ -21,6 +21,7 @@ from pytest_packbench.model.errors import CaseError, SuiteError
 from pytest_packbench.model.pack import record_facts
 from pytest_packbench.model.result import Score, Term
 from pytest_packbench.packs.generic.pack import GenericPack
+from pytest_packbench.packs.generic.suite import GenericCase
 from pytest_packbench.packs.generic.values import MISSING, CriterionError, compile_path
 from pytest_packbench.testing import write_suite
 from tests.unit.generic_suites import case, load, score_of, suite
@@ -91,7 +92,7 @@ def test_a_function_that_fails_is_an_error_with_its_own_frames_and_none_changes_
         score_of(PYTHON, {}, {"a": "unknown"})
     assert "points_of" in [frame.name for frame in caught.traceback]
     with pytest.raises(
-        CriterionError, match=r'criterion "style": .*points_of returned 1.5, expected a bool or a number from 0'
+        CriterionError, match=r'criterion "style": .*points_of returned 1.5; expected a bool or a number from 0'
     ):
         score_of(PYTHON, {}, {"a": "over"})
     # and what is recorded stays as it was
@@ -268,7 +269,7 @@ def test_a_pack_is_prepared_once_per_suite() -> None:
     prepared = pack.for_suite(rules)
     assert prepared is pack.for_suite(rules) is prepared.for_suite(rules)
     assert pack.for_suite(suite("criteria: [{exact: ''}]")) is not prepared
-    assert prepared.case_model is rules.case_model
+    assert prepared.case_model is pack.for_suite(rules).case_model
 
 
 def value_itself(value: Any, _expected: Any, _input: Any) -> Any:
@@ -361,8 +362,10 @@ def test_a_case_whose_threshold_a_wrong_category_reaches_is_refused() -> None:
     ):
         rules = suite(text)
         with pytest.raises(CaseError, match=wrong):
-            check_case({**case(wanted), **fields}, rules.case_model, source="a", stem=None, pack=None)
-        assert check_case({**case({"refuse": True}), **fields}, rules.case_model, source="a", stem=None, pack=None)
+            check_case({**case(wanted), **fields}, rules.narrowed(GenericCase), source="a", stem=None, pack=None)
+        assert check_case(
+            {**case({"refuse": True}), **fields}, rules.narrowed(GenericCase), source="a", stem=None, pack=None
+        )
 
 
 def test_a_hard_fail_never_passes() -> None:

@@ -132,7 +132,10 @@ def test_marks_are_shown_as_a_patch_then_written_then_known(folder: Path, review
             {"result": {"queue": "x", "order": 2}},
             "*: with this answer added the case still fails, score 0.5, threshold 1",
         ),
-        ({"result": {"queue": "as a model", "order": 1}}, "*: the answer contains what suite.yaml forbids"),
+        (
+            {"result": {"queue": "as a model", "order": 1}},
+            "*: with this answer added the case still fails, score 0, threshold 1 (forbidden anywhere: ",
+        ),
         ({"result": {"refusal": True}}, "*: the case or the answer is a refusal; change expected by hand"),
         ({"result": {"refusal": {"category": 1}}}, "case a: result/refusal/category: got 1"),
         ({"result": {"queue": "x", "order": 1}, "answer": "letters"}, "its result has another answer than the page"),

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 from pytest_packbench.cases.load import parse_json
 from pytest_packbench.files import CASE, LIMITS, canonical_sha256, read_regular
-from pytest_packbench.model.authoring import CaseDraft, Importer, SourceDoubt, SourceFlaw, case_id
+from pytest_packbench.model.authoring import CaseDraft, Importer, SourceFlaw, case_id
 from pytest_packbench.model.errors import format_value, json_pointer, pluralize
 from pytest_packbench.packs.generic.values import GENERIC, MISSING, compile_path
 
@@ -24,11 +24,6 @@ _TARGET = "\n# the pipeline under test\n# target: package.module:function\n"
 _BOM = "\ufeff"
 _CONTENT_HASH = 10
 _TAG_SEPARATOR = re.compile(r"[,;]")
-_DOUBTS = {
-    "the blanks around it are kept": re.compile(r"\s.*|.*\s", re.DOTALL),
-    "an error of a spreadsheet": re.compile(r"#[A-Z/0]+[!?]|#N/A|#GETTING_DATA|#+|Err:[0-9]{3}"),
-    "a number that a spreadsheet shortened": re.compile(r"[+-]?[0-9]+([.,][0-9]+)?E[+-][0-9]{2,}"),
-}
 # what a case has beside input and expected: in the column of that name if there is one, else this value; the source is
 # the name of the file, whatever its columns
 _DEFAULTS = {"id": "", "case_type": "plain", "difficulty": "medium", "tags": "", "source": "", "date": ""}
@@ -81,8 +76,8 @@ class _Table(Importer):
             parser.add_argument(option, metavar=metavar, help=text, **several_times)
         parser.set_defaults(as_json=[], omit_empty=False)
 
-    def read(self, arguments: argparse.Namespace) -> Iterator[CaseDraft | SourceFlaw | SourceDoubt]:
-        """Yield one draft per row, and a doubt after a row with values that may not be what its author wrote.
+    def read(self, arguments: argparse.Namespace) -> Iterator[CaseDraft | SourceFlaw]:
+        """Yield one draft per row.
 
         Raises:
             ValueError: the file isn't such a table, or a requested column is missing.
@@ -97,8 +92,6 @@ class _Table(Importer):
                 yield _draft(row, number, arguments)
             except ValueError as error:
                 yield SourceFlaw(place=row.place, message=str(error))
-            else:
-                yield from self.doubts(row, arguments)
         if not number:
             yield SourceFlaw(place=str(arguments.file), message="contains no rows; expected at least one")
 
@@ -115,10 +108,6 @@ class _Table(Importer):
     @abstractmethod
     def rows(self, arguments: argparse.Namespace) -> Iterator[_Row | SourceFlaw]:
         """Yield the rows, and a flaw for what is none."""
-
-    def doubts(self, row: _Row, arguments: argparse.Namespace) -> Iterator[SourceDoubt]:  # noqa: ARG002 - values with types are what they are
-        """Yield why values of a row may not be what their author wrote."""
-        yield from ()
 
 
 class Csv(_Table):
@@ -154,7 +143,8 @@ class Csv(_Table):
             raise ValueError(f"{header.place}: {header.message}")  # noqa: TRY004 - what is wrong with the first line
         names = [cell.strip() for cell in header.values]
         others = {text for name in _DEFAULTS if (text := getattr(arguments, name)) and not text.startswith("=")}
-        used = {*others, *arguments.as_json, *_compared(arguments), *filter(None, names)}
+        compared = [name for part in ("input", "expected") for name in _columns(arguments, part).values()]
+        used = {*others, *arguments.as_json, *compared, *filter(None, names)}
         for name in sorted(used):
             if (count := names.count(name)) != 1:
                 wrong = f'expected one column "{name}", got {count} of them among: {", ".join(names)}'
@@ -169,16 +159,6 @@ class Csv(_Table):
                 counts = f"{pluralize(len(record.values), 'cell')}, but {len(names)} in the header"
                 hint = "quote cells that contain a delimiter or a line end"
                 yield SourceFlaw(place=record.place, message=f"{counts}; {hint}")
-
-    def doubts(self, row: _Row, arguments: argparse.Namespace) -> Iterator[SourceDoubt]:
-        """Yield why cells of input and expected may not be what their author wrote."""
-        for name in _compared(arguments):
-            cell = row.values[name]
-            read = cell.strip() if name in arguments.as_json else cell
-            for reason, pattern in _DOUBTS.items():
-                if pattern.fullmatch(read):
-                    message = f"{format_value(name)} is {format_value(cell)}: {reason}"
-                    yield SourceDoubt(place=row.place, message=message)
 
 
 class Jsonl(_Table):
@@ -259,11 +239,6 @@ def _columns(arguments: argparse.Namespace, part: str) -> dict[str, str]:
     words = [word.rpartition("=") for word in getattr(arguments, part) or [part]]
     pairs = [(key.strip(), name.strip()) for key, _, name in words]
     return dict(pairs) if len(pairs) == 1 else {key or name.rpartition("/")[2] or name: name for key, name in pairs}
-
-
-def _compared(arguments: argparse.Namespace) -> list[str]:
-    """Return the columns of `input` and `expected`."""
-    return [column for part in ("input", "expected") for column in _columns(arguments, part).values()]
 
 
 def _draft(row: _Row, number: int, arguments: argparse.Namespace) -> CaseDraft:

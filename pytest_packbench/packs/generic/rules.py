@@ -28,7 +28,7 @@ from pytest_packbench.packs.generic.values import (
     Location,
     hashable,
     import_extra,
-    import_function,
+    imported,
     is_number,
     json_equal,
     leaves,
@@ -74,6 +74,8 @@ class Options(StrictModel):
 
 PYTHON = "python"
 """The rule whose comparison is a function of the user."""
+ANYWHERE = "anywhere"
+"""The rule of what is forbidden in any depth; a plain text or number is short for it."""
 
 
 class Grade(NamedTuple):
@@ -88,15 +90,12 @@ class Grade(NamedTuple):
     detail: str = ""
 
 
-FULL, NONE = Grade(1.0), Grade(0.0)
-
-
 class Rule(NamedTuple):
     """A rule of `suite.yaml`.
 
     Attributes:
-        compare: compares a value in a result with an expected one; true gives full points, false none. None for the
-            rule `python`, whose function does.
+        compare: compares a value in a result with an expected one: a grade, or points, of which true is 1 and false 0.
+            None for the rule `python`, whose function does.
         form: what it can compare with, in words.
         expects: the type of an expected value.
         accepts: whether it can compare with a value of that type.
@@ -109,7 +108,7 @@ class Rule(NamedTuple):
         extra: the extra of this package that installs them.
     """
 
-    compare: Callable[[Any, Any, Any], Grade | bool] | None = None
+    compare: Callable[[Any, Any, Any], Grade | float] | None = None
     form: str = "a value"
     expects: type = object
     accepts: Callable[[Any], bool] = lambda _expected: True
@@ -130,7 +129,8 @@ def _fold(value: Any, options: Any) -> Any:
     return value.casefold() if isinstance(value, str) else value
 
 
-def _as_list(expected: Any) -> list[Any]:
+def as_list(expected: Any) -> list[Any]:
+    """Return a list as it is, and another value as the only one of a list."""
     return expected if isinstance(expected, list) else [expected]
 
 
@@ -156,15 +156,15 @@ def _numeric(value: Any, expected: Any, options: Any) -> bool:
         return bool(value == expected)
 
 
-def _contains(value: Any, expected: Any, options: Any) -> Grade:
+def _contains(value: Any, expected: Any, options: Any) -> Grade | float:
     """Give the share of the expected texts found in a text, or of the expected values found in a list."""
-    forms, expected_values = [_fold(form, options) for form in spellings(value)], _as_list(expected)
+    forms, expected_values = [_fold(form, options) for form in spellings(value)], as_list(expected)
     missing = [
         part
         for part in expected_values
         if not any(map(_is_in, forms, (_fold(spelling, options) for spelling in spellings(part))))
     ]
-    return Grade(1 - len(missing) / len(expected_values), f"without {format_value(missing)}") if missing else FULL
+    return Grade(1 - len(missing) / len(expected_values), f"without {format_value(missing)}") if missing else 1
 
 
 @lru_cache
@@ -187,19 +187,19 @@ def _is_in(value: Any, part: Any) -> bool:
     return part in value if isinstance(value, str) and isinstance(part, str) else json_equal(value, part)
 
 
-def _anywhere(value: Any, expected: Any, options: Any) -> Grade:
+def _anywhere(value: Any, expected: Any, options: Any) -> bool:
     """Find a forbidden value at any depth, in keys as well: inside a text, or an equal number."""
     texts = (_fold(leaf, options) for leaf in leaves(value))
-    parts = [_fold(part, options) for part in _as_list(expected)]
-    return FULL if any(_is_in(text, part) for text in texts for part in parts) else Grade(0.0, "nowhere")
+    parts = [_fold(part, options) for part in as_list(expected)]
+    return any(_is_in(text, part) for text in texts for part in parts)
 
 
 def _is_searchable(expected: Any) -> bool:
-    values = _as_list(expected)
+    values = as_list(expected)
     return bool(values) and all(is_number(part) or (isinstance(part, str) and part != "") for part in values)
 
 
-def _set(value: Any, expected: list[Any], _options: Any) -> Grade:
+def _set(value: Any, expected: list[Any], _options: Any) -> Grade | float:
     """Give the harmonic mean of precision and recall (F1) of two lists as sets; 1 if both are empty."""
     actual, wanted = ({hashable(element): element for element in part} for part in (value, expected))
     faults = {
@@ -208,25 +208,19 @@ def _set(value: Any, expected: list[Any], _options: Any) -> Grade:
     }
     detail = "; ".join(f"{word} {format_value(elements)}" for word, elements in faults.items() if elements)
     common = len(wanted.keys() & actual)
-    return Grade(2 * common / (len(wanted) + len(actual)), truncate(detail)) if detail else FULL
+    return Grade(2 * common / (len(wanted) + len(actual)), truncate(detail)) if detail else 1
 
 
-def _text(value: Any, expected: str, options: Any) -> Grade:
+def _text(value: Any, expected: str, options: Any) -> Grade | float:
     """Give the normalized Levenshtein similarity of two texts: the share of characters that need no edit."""
     distance = import_module("rapidfuzz.distance").Levenshtein
     similarity: float = distance.normalized_similarity(_fold(value, options), _fold(expected, options))
     if similarity == 1:
-        return FULL
+        return similarity
     detail = f"{similarity:.0%} alike: got {format_value(value)}"
     if similarity < options.at_least:
         return Grade(0.0, f"{detail}, under {options.at_least:.0%}")
     return Grade(similarity, detail)
-
-
-@lru_cache(maxsize=1024)
-def _compiled(pattern: str) -> Any:
-    # a case's pattern is compiled when the case is validated, and again when it is scored
-    return import_module("regex").compile(pattern)
 
 
 def _matches(pattern: str, text: str, timeout: float) -> bool:
@@ -236,10 +230,11 @@ def _matches(pattern: str, text: str, timeout: float) -> bool:
         CriterionError: the search took too long.
     """
     try:
-        return _compiled(pattern).search(text, timeout=timeout) is not None
+        found: object = import_module("regex").search(pattern, text, timeout=timeout)
     except TimeoutError:
         wrong = f"the pattern {format_value(pattern)} ran longer than {timeout:g} s on {len(text)} characters"
         raise CriterionError(f"{wrong}; simplify it, or increase timeout") from None
+    return found is not None
 
 
 def _regex(value: Any, expected: str, options: Any) -> bool:
@@ -306,21 +301,21 @@ def _deciding_schema_flaw(expected: dict[str, Any], options: Any) -> str:
     return flaw if decides else f"every value is valid under {format_value(expected)}, so that it decides nothing"
 
 
-def _json_schema(value: Any, expected: dict[str, Any], options: Any) -> Grade:
+def _json_schema(value: Any, expected: dict[str, Any], options: Any) -> Grade | float:
     """Give full points for a value that is valid under the expected JSON Schema."""
     error = schema_error(value, expected, options.timeout)
-    return FULL if error is None else Grade(0.0, f"{json_pointer(error.location) or '/'}: {error.wrong}")
+    return 1 if error is None else Grade(0.0, f"{json_pointer(error.location) or '/'}: {error.wrong}")
 
 
-def _subset(value: Any, expected: dict[str, Any], _options: Any) -> Grade:
+def _subset(value: Any, expected: dict[str, Any], _options: Any) -> Grade | float:
     """Give the share of the expected leaves that the result has, whatever else its objects have."""
     found = list(_expected_leaves(expected, value, ()))
     wrong = [
-        f"{json_pointer(place) or '/'}: {'nothing' if given is MISSING else f'got {format_value(given)}'}"
+        f"{json_pointer(place)}: {'nothing' if given is MISSING else f'got {format_value(given)}'}"
         for place, given, is_right in found
         if not is_right
     ]
-    return Grade(1 - len(wrong) / len(found), truncate("; ".join(wrong))) if wrong else FULL
+    return Grade(1 - len(wrong) / len(found), truncate("; ".join(wrong))) if wrong else 1
 
 
 def _expected_leaves(expected: Any, value: Any, place: Location) -> Iterator[tuple[Location, Any, bool]]:
@@ -341,11 +336,11 @@ def _members(value: Any) -> dict[Any, Any]:
     return value if isinstance(value, dict) else dict(enumerate(value)) if isinstance(value, list) else {}
 
 
-def _sequence(value: Any, expected: list[Any], _options: Any) -> Grade:
+def _sequence(value: Any, expected: list[Any], _options: Any) -> float:
     """Give the length of the longest common subsequence of two lists as a share of the longer one."""
     given, wanted = ([hashable(each) for each in part] for part in (value, expected))
     if given == wanted:
-        return FULL
+        return 1
     # of what has been read of the given list, with each beginning of the expected one
     common = [0] * (len(wanted) + 1)
     for each in given:
@@ -353,16 +348,16 @@ def _sequence(value: Any, expected: list[Any], _options: Any) -> Grade:
         for index, other in enumerate(wanted, start=1):
             longest = before + 1 if each == other else max(common[index], common[index - 1])
             before, common[index] = common[index], longest
-    return Grade(common[-1] / max(len(given), len(wanted)), f"{common[-1]} in order: got {format_value(value)}")
+    return common[-1] / max(len(given), len(wanted))
 
 
-def _ranked(value: Any, expected: Any, options: Any) -> Grade:
+def _ranked(value: Any, expected: Any, options: Any) -> Grade | float:
     """Give points for an expected value among the first `k`: 1, or 1 divided by its rank."""
-    wanted = _as_list(expected)
+    wanted = as_list(expected)
     for rank, each in enumerate(value[: options.k], start=1):
         if any(json_equal(each, one) for one in wanted):
-            return Grade(1 / rank, f"at rank {rank}") if options.reciprocal and rank > 1 else FULL
-    return NONE
+            return Grade(1 / rank, f"at rank {rank}") if options.reciprocal and rank > 1 else 1
+    return 0
 
 
 def called(name: str, compared: Sequence[Any]) -> Grade:
@@ -377,11 +372,10 @@ def called(name: str, compared: Sequence[Any]) -> Grade:
         CriterionError: it returns something else.
         Exception: whatever it raises.
     """
-    points = import_function(name)(*deepcopy(tuple(compared)))
+    points = imported(name)(*deepcopy(tuple(compared)))
     if not isinstance(points, bool | int | float) or not 0 <= points <= 1:
-        returned = repr(points) if isinstance(points, int | float) else type(points).__name__
-        raise CriterionError(f"{name} returned {returned}, expected a bool or a number from 0 to 1")
-    return FULL if points == 1 else Grade(float(points), f"{name} on {format_value(compared[0])}")
+        raise CriterionError(f"{name} returned {format_value(points)}; expected a bool or a number from 0 to 1")
+    return Grade(float(points), "" if points == 1 else f"{name} on {format_value(compared[0])}")
 
 
 RULES: dict[str, Rule] = {
@@ -404,7 +398,7 @@ RULES: dict[str, Rule] = {
     "contains": Rule(
         _contains,
         form='a value other than "", or a non-empty list of such values',
-        accepts=lambda expected: expected != [] and "" not in _as_list(expected),
+        accepts=lambda expected: expected != [] and "" not in as_list(expected),
         said="contains {expected}",
         takes=str | list,
         options=("ignore_case",),
@@ -450,13 +444,13 @@ RULES: dict[str, Rule] = {
     "ranked": Rule(
         _ranked,
         form="a value, or a non-empty list of values of which one is enough",
-        accepts=lambda expected: expected is not None and expected != [],
+        accepts=lambda expected: expected not in (None, []),
         said="among the first {options.k}: {expected}",
         takes=list,
         options=("k", "reciprocal"),
     ),
     PYTHON: Rule(said="{options.call} with {expected}", options=("path",)),
-    "anywhere": Rule(
+    ANYWHERE: Rule(
         _anywhere,
         form="a number or a non-empty string, or a non-empty list of these",
         accepts=_is_searchable,
@@ -465,10 +459,16 @@ RULES: dict[str, Rule] = {
 }
 """The rules by their names in `suite.yaml`, in the order of the docs."""
 
-FORBIDDEN = ("anywhere", "exact", "one_of", "contains", "regex", "python")
+FORBIDDEN = (ANYWHERE, "exact", "one_of", "contains", "regex", "python")
 """The rules of `forbidden`."""
 
-CRITERIA = tuple(name for name in RULES if name != "anywhere")
+LIST_RULES = frozenset({ANYWHERE, "contains", "one_of"})
+"""The rules of `forbidden` that look for one of a list."""
+
+PLAIN_RULES = LIST_RULES | {"exact"}
+"""The rules of `forbidden` whose expected value is what they find."""
+
+CRITERIA = tuple(name for name in RULES if name != ANYWHERE)
 """The rules of `criteria`."""
 
 

@@ -19,22 +19,21 @@ from pydantic import (
     model_validator,
 )
 
-from pytest_packbench.files import walk
 from pytest_packbench.model.case import Case, Expected, Fraction, ListOf, Notes, StrictModel, Text, Threshold, misfit
 from pytest_packbench.model.errors import fold, format_value
 from pytest_packbench.model.result import TOLERANCE
 from pytest_packbench.model.suite import LABEL_METRICS, SuiteConfig
 from pytest_packbench.packs.generic.rules import (
+    ANYWHERE,
     CRITERIA,
     FORBIDDEN,
-    FULL,
-    NONE,
     PYTHON,
     RULES,
     SCHEMA_FORM,
     Grade,
     Options,
     Rule,
+    as_list,
     called,
     import_libraries,
     schema_error,
@@ -47,6 +46,7 @@ from pytest_packbench.packs.generic.values import (
     Flaw,
     FunctionName,
     JsonValue,
+    Location,
     PathText,
     compile_path,
     json_equal,
@@ -75,15 +75,13 @@ class Comparing(Options):
         expected: the path of the expected value under the case's `expected`; default: the same path as in the result.
         value: an expected value for all cases, instead of a path.
         rules: the rules that can be written.
-        plain: the types of values that are searched anywhere.
         keys: the keys beside those of the rule.
         text_keys: the rules that look for their values in texts.
     """
 
     rules: ClassVar[tuple[str, ...]]
-    plain: ClassVar[tuple[type, ...]] = ()
     keys: ClassVar[tuple[str, ...]] = ("name", "expected", "value")
-    text_keys: ClassVar = frozenset({"anywhere", "contains", "regex", "text"})
+    text_keys: ClassVar = frozenset({ANYWHERE, "contains", "regex", "text"})
 
     rule: str
     path: PathText = Field("", validation_alias=AliasChoices(*(rule for rule in RULES if rule != PYTHON), "path"))
@@ -104,8 +102,8 @@ class Comparing(Options):
         """Find the rule among the keys."""
         if isinstance(data, cls):
             return data
-        if isinstance(data, cls.plain):
-            data = {"anywhere": "", "value": data}
+        if ANYWHERE in cls.rules and isinstance(data, str | int | float):
+            data = {ANYWHERE: "", "value": data}
         named = [rule for rule in cls.rules if isinstance(data, dict) and isinstance(data.get(rule), str)]
         if len(named) != 1:
             form = "one rule with its path, and its other keys next to it, such as {exact: /answer, weight: 2}"
@@ -120,10 +118,12 @@ class Comparing(Options):
 
     @model_validator(mode="after")
     def _validate_value(self) -> Self:
-        if self.has_value and self.expected is not None:
-            raise refused(Flaw(("value",), "both value and expected are set", "only one of them"))
-        if self.has_value and (wrong := self.flaw(self.value)):
-            raise refused(Flaw(("value",), wrong, self.row.form))
+        if self.has_value:
+            wrong, form = self.flaw(self.value), self.row.form
+            if self.expected is not None:
+                wrong, form = "both value and expected are set", "only one of them"
+            if wrong:
+                raise refused(Flaw(("value",), wrong, form))
         return self
 
     @model_serializer(mode="wrap")
@@ -137,12 +137,12 @@ class Comparing(Options):
     def __get_pydantic_json_schema__(cls, schema: CoreSchema, handler: GetJsonSchemaHandler) -> dict[str, Any]:
         """Describe one form for each rule."""
         form = handler.resolve_ref_schema(handler(schema))
-        types, path = form["properties"], form["properties"]["exact"]
+        types, path = form["properties"], {"type": "string"}
         forms = [
             {**form, "properties": {key: types.get(key, path) for key in cls.keys_of(rule)}, "required": [rule]}
             for rule in cls.rules
         ]
-        return {"anyOf": [*forms, {"type": ["string", "number"]}] if cls.plain else forms}
+        return {"anyOf": [{"type": ["string", "number"]}, *forms] if ANYWHERE in cls.rules else forms}
 
     @property
     def row(self) -> Rule:
@@ -209,7 +209,7 @@ class Comparing(Options):
             return Grade(0.0, self.nothing)
         try:
             if self.row.compare is None:
-                grade: Grade | bool = called(self.call, (value, expected, case_input))
+                grade: Grade | float = called(self.call, (value, expected, case_input))
             else:
                 grade = isinstance(value, self.row.takes) and self.row.compare(value, expected, self)
         except CriterionError as error:
@@ -218,8 +218,8 @@ class Comparing(Options):
             message = f'criterion "{self.title}" raised {type(error).__name__}: {error}'
             # with its traceback: the frames of the user's function help most
             raise CriterionError(message).with_traceback(error.__traceback__) from error
-        if isinstance(grade, bool):
-            grade = FULL if grade else NONE
+        if not isinstance(grade, Grade):
+            grade = Grade(float(grade))
         if grade.points == 1 or grade.detail:
             return grade
         return grade._replace(detail=f"got {format_value(value)}, expected {self.describe(expected)}")
@@ -265,7 +265,6 @@ class Forbidden(Comparing):
     """A comparison that must give no points: else it fails a case hard."""
 
     rules = FORBIDDEN
-    plain = (str, int, float)
 
     @model_validator(mode="after")
     def _forbids_more_than_what_is_expected(self) -> Self:
@@ -318,13 +317,7 @@ class RefusalRules(StrictModel):
             return False
         if "value" not in self.model_fields_set:
             return bool(value)
-        refusals = self.value if isinstance(self.value, list) else [self.value]
-        return any(json_equal(fold(value), fold(refusal)) for refusal in refusals)
-
-    def category_in(self, result: Any) -> Any:
-        """Return the category in a refusal, whatever its type; None if it has none."""
-        category = compile_path(self.category).find(result)
-        return None if category is MISSING else category
+        return any(json_equal(fold(value), fold(refusal)) for refusal in as_list(self.value))
 
     def is_expected(self, case: Case) -> bool:
         """Whether a case expects a refusal."""
@@ -335,14 +328,17 @@ class RefusalRules(StrictModel):
         category = compile_path(self.expected_category).find(case.expected)
         return category if isinstance(category, str) else None
 
-    def flaws(self, expected: Any) -> Iterator[Flaw]:
+    def flaws(self, case: Case) -> Iterator[Flaw]:
         """Yield what is wrong in a case's `expected` with the keys of refusals."""
-        path, category = compile_path(self.expected), compile_path(self.expected_category)
-        due, name = path.find(expected), category.find(expected)
-        if due is not MISSING and not isinstance(due, bool):
-            yield _flaw_at(path, f"got {format_value(due)}", "true if a refusal is expected, else false")
-        if due is True and name is not MISSING and not isinstance(name, str | None):
-            yield _flaw_at(category, f"got {format_value(name)}", "the category of the refusal, a string")
+        category: Any = str | None if self.is_expected(case) else object
+        for text, types, form in (
+            (self.expected, bool, "true if a refusal is expected, else false"),
+            (self.expected_category, category, "the category of the refusal, a string"),
+        ):
+            path = compile_path(text)
+            value = path.find(case.expected)
+            if value is not MISSING and not isinstance(value, types):
+                yield _flaw_at(path, f"got {format_value(value)}", form)
 
 
 class GenericSuiteConfig(SuiteConfig):
@@ -390,6 +386,19 @@ class GenericSuiteConfig(SuiteConfig):
             given = expected
         return None if expected is given is None else ((expected, given),)
 
+    def compared(self, case: GenericCase, result: Any) -> Iterator[tuple[Criterion, Any, Any, Grade]]:
+        """Yield each criterion with the expected value, the value in a result, which may be `MISSING`, and its points.
+
+        Raises:
+            CriterionError: the case has no expected value for a criterion, or a criterion failed to run.
+        """
+        for criterion in self.criteria:
+            expected = criterion.expected_in(case.expected)
+            if expected is MISSING:
+                raise CriterionError(f'no value at {criterion.expected_path} for the criterion "{criterion.title}"')
+            value = criterion.value_in(result, expected)
+            yield criterion, expected, value, criterion.grade(value, expected, case.input)
+
     @model_validator(mode="after")
     def _validate_criteria(self) -> Self:
         titles = [criterion.title for criterion in self.criteria]
@@ -399,10 +408,6 @@ class GenericSuiteConfig(SuiteConfig):
         if not self.total_weight:
             raise refused(Flaw(("criteria",), "all weights are 0", "at least one positive weight"))
         return self
-
-    def narrowed(self, case_model: type[Case]) -> type[Case]:  # noqa: ARG002 - the rules decide
-        """Return the model of this suite's cases."""
-        return self.case_model
 
     @property
     def accepts_more(self) -> bool:
@@ -423,9 +428,8 @@ class GenericSuiteConfig(SuiteConfig):
         """The sum of the weights of all criteria."""
         return sum(criterion.weight for criterion in self.criteria)
 
-    @cached_property
-    def case_model(self) -> type[GenericCase]:
-        """The model of this suite's cases: each has to contain what the criteria compare with."""
+    def narrowed(self, case_model: type[Case]) -> type[Case]:  # noqa: ARG002 - a generic case
+        """Return the model of this suite's cases: each has to contain what the criteria compare with."""
         rules = self
 
         class CaseOfSuite(GenericCase):
@@ -440,9 +444,9 @@ class GenericSuiteConfig(SuiteConfig):
 
 def _label(value: Any) -> str | None:
     """Return a value as a label; None for what is none: nothing, null, an empty text, a list, an object."""
-    if value in (MISSING, None, "") or isinstance(value, dict | list):
-        return None
-    return value if isinstance(value, str) else format_value(value)
+    if isinstance(value, str):
+        return value or None
+    return format_value(value) if isinstance(value, int | float) else None
 
 
 class GenericNotes(Notes):
@@ -468,65 +472,52 @@ class GenericCase(Case):
 
 def _flaws_of(case: GenericCase, rules: GenericSuiteConfig) -> Iterator[Flaw]:
     """Yield what a case lacks, and what is wrong with it, by the rules of its suite."""
+    refusal, expected = rules.refusal, case.expected
     for field, schema in (("input", rules.input_schema), ("expected", rules.expected_schema)):
-        error = None if schema is None else schema_error(getattr(case, field), schema, _PATTERN_TIMEOUT)
-        if error is not None:
-            expected = f"a value that is valid under {field}_schema in suite.yaml"
-            yield error._replace(location=(field, *error.location), expected=expected)
-    of_refusal = [*rules.refusal.flaws(case.expected)]
+        if schema is not None and (error := schema_error(getattr(case, field), schema, _PATTERN_TIMEOUT)):
+            form = f"a value that is valid under {field}_schema in suite.yaml"
+            yield error._replace(location=(field, *error.location), expected=form)
+    of_refusal = [*refusal.flaws(case)]
     yield from of_refusal
-    is_refusal = rules.refusal.is_expected(case)
-    criteria = () if of_refusal or is_refusal else rules.criteria
-    for criterion in (*criteria, *rules.forbidden):
-        # a value of the suite was validated with it
-        value = MISSING if criterion.has_value else criterion.expected_in(case.expected)
-        if value is not MISSING and (wrong := criterion.flaw(value)):
-            wrong = f'{wrong} for the criterion "{criterion.title}"'
-            yield _flaw_at(criterion.expected_path, wrong, criterion.row.form)
-        elif value is MISSING and not criterion.has_value and criterion in criteria:
-            yield _flaw_at(criterion.expected_path, no_expected_value(criterion), criterion.row.form)
-    if criteria and rules.labels is not None and rules.labels_of(case, MISSING) is None:
+    is_refusal = refusal.is_expected(case)
+    is_answer = not of_refusal and not is_refusal
+    # a value of the suite was validated with it
+    of_cases = [each for each in (*rules.criteria, *rules.forbidden) if not each.has_value]
+    for criterion in of_cases:
+        path, value = criterion.expected_path, criterion.expected_in(expected)
+        is_due = value is not MISSING if isinstance(criterion, Forbidden) else is_answer
+        if is_due and (wrong := f"no value at {path}" if value is MISSING else criterion.flaw(value)):
+            yield _flaw_at(path, f'{wrong} for the criterion "{criterion.title}"', criterion.row.form)
+    if is_answer and rules.labels is not None and rules.labels_of(case, MISSING) is None:
         path = compile_path(rules.labels)
         yield _flaw_at(path, f"no label at {path}", "a text, a number, or true or false")
-    yield from _unread(case, rules)
-    points = rules.refusal.wrong_category
+    category = compile_path(refusal.expected_category)
+    read = {category.location} if is_refusal or category.find(expected) is None else set()
+    read |= {compile_path(path).location for path in (rules.labels, refusal.expected) if path is not None}
+    read |= {criterion.expected_path.location for criterion in of_cases}
+    yield from _unread(expected, read)
+    points = refusal.wrong_category
     general = rules.thresholds.by_type.get(case.case_type, rules.thresholds.refuse)
     threshold = general if case.own_threshold is None else case.own_threshold
-    if is_refusal and rules.refusal.expected_category_of(case) is not None and points >= threshold - TOLERANCE:
+    if is_refusal and refusal.expected_category_of(case) is not None and points >= threshold - TOLERANCE:
         wrong = f"a refusal of the wrong category passes: {points:g} points, threshold {threshold:g}"
-        path = compile_path(rules.refusal.expected_category)
-        yield _flaw_at(path, wrong, "a higher threshold, or a lower refusal.wrong_category in suite.yaml")
+        yield _flaw_at(category, wrong, "a higher threshold, or a lower refusal.wrong_category in suite.yaml")
 
 
-def _unread(case: GenericCase, rules: GenericSuiteConfig) -> Iterator[Flaw]:
-    """Yield the keys of a case's `expected` that no rule of the suite reads."""
-    category = compile_path(rules.refusal.expected_category)
-    paths = [each.expected_path for each in (*rules.criteria, *rules.forbidden) if not each.has_value]
-    paths += [compile_path(path) for path in (rules.labels, rules.refusal.expected) if path is not None]
-    if rules.refusal.is_expected(case) or category.find(case.expected) is None:
-        paths.append(category)
-    read = [path.location for path in paths]
-    for location, value in walk(case.expected):
-        # what is read is read with all that it contains
-        if not isinstance(value, dict) or any(path == location[: len(path)] for path in read):
-            continue
-        known = {path[len(location)] for path in read if path[: len(location)] == location}
-        for key in value:
-            # nothing is known of an object that no path leads into
-            if known and key not in known:
-                wrong = f'no rule in suite.yaml reads the key "{key}"'
-                yield Flaw(("expected", *location, key), wrong, f"one of {', '.join(sorted(map(str, known)))}")
+def _unread(value: Any, read: set[Location], place: Location = ("expected",)) -> Iterator[Flaw]:
+    """Yield the keys of a value that none of the locations below it reads, which is read with all that it contains."""
+    for key, member in value.items() if isinstance(value, dict) and () not in read else ():
+        if inner := {location[1:] for location in read if location[0] == key}:
+            yield from _unread(member, inner, (*place, key))
+        else:
+            wrong = f'no rule in suite.yaml reads the key "{key}"'
+            yield Flaw((*place, key), wrong, f"one of {', '.join(sorted({str(location[0]) for location in read}))}")
 
 
 def has_list(criterion: Comparing) -> bool:
     """Return whether a criterion has a list of accepted values in each case."""
     path = criterion.expected_path
     return criterion.rule == "one_of" and not criterion.has_value and path.text.startswith("/")
-
-
-def no_expected_value(criterion: Comparing) -> str:
-    """Describe that a case has no expected value for a criterion."""
-    return f'no value at {criterion.expected_path} for the criterion "{criterion.title}"'
 
 
 def _flaw_at(path: CompiledPath, wrong: str, expected: str) -> Flaw:

@@ -8,7 +8,7 @@ from pytest_packbench.model.authoring import Finding, Tools
 from pytest_packbench.model.errors import format_value, pluralize
 from pytest_packbench.model.suite import CONFIG_NAME
 from pytest_packbench.packs import read_starter
-from pytest_packbench.packs.generic.scoring import LIST_RULES, PLAIN_RULES, compared, forbidden_matches
+from pytest_packbench.packs.generic.rules import ANYWHERE, LIST_RULES, PLAIN_RULES
 from pytest_packbench.packs.generic.suite import has_list
 from pytest_packbench.packs.generic.values import GENERIC, MISSING
 
@@ -17,8 +17,9 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from pytest_packbench.model.authoring import FiledCase, Importer, Starter
-    from pytest_packbench.packs.generic.scoring import GenericAnswer
+    from pytest_packbench.packs.generic.pack import GenericAnswer
     from pytest_packbench.packs.generic.suite import Comparing, GenericCase, GenericSuiteConfig
+    from pytest_packbench.packs.generic.values import Location
 
 
 class GenericTools(Tools):
@@ -62,7 +63,7 @@ class GenericTools(Tools):
 
     def also_acceptable(
         self, case: GenericCase, answer: GenericAnswer, rules: GenericSuiteConfig
-    ) -> list[tuple[tuple[str, ...], Any]]:
+    ) -> list[tuple[Location, Any]]:
         """Return the values of the answer for the lists of the criteria `one_of` that it fails.
 
         Raises:
@@ -70,13 +71,11 @@ class GenericTools(Tools):
         """
         if answer.refused or rules.refusal.is_expected(case):
             raise ValueError("the case or the answer is a refusal; change expected by hand")
-        for name, _ in forbidden_matches(case, answer, rules):
-            raise ValueError(f"the answer contains what {CONFIG_NAME} forbids ({name}); change that by hand")
         missed = [
-            (criterion, value) for criterion, _, value, grade in compared(case, answer, rules) if grade.points < 1
+            (criterion, value) for criterion, _, value, grade in rules.compared(case, answer.result) if grade.points < 1
         ]
         additions = [
-            (tuple(map(str, criterion.expected_path.location)), value)
+            (criterion.expected_path.location, value)
             for criterion, value in missed
             if has_list(criterion) and value is not MISSING
         ]
@@ -107,9 +106,9 @@ def with_forbidden(criterion: Comparing, result: Any, expected: Any) -> Any:
     """
     if criterion.rule not in PLAIN_RULES or criterion.path.startswith("$"):
         return None
-    value = expected[0] if isinstance(expected, list) and criterion.rule in LIST_RULES and expected else expected
+    value = expected[0] if isinstance(expected, list) and criterion.rule in LIST_RULES else expected
     # what is forbidden anywhere gets a key of its own
-    is_beside = criterion.rule == "anywhere" and not criterion.path and isinstance(result, dict)
+    is_beside = criterion.rule == ANYWHERE and not criterion.path and isinstance(result, dict)
     return placed(result, ("forbidden",) if is_beside else criterion.result_path.location, value)
 
 

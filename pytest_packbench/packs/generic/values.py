@@ -5,12 +5,14 @@ A path is a JSON pointer (RFC 6901), or a JSONPath (RFC 9535) if it starts with 
 
 from __future__ import annotations
 
+import json
 import math
 import re
 from enum import Enum
 from functools import lru_cache
 from importlib import import_module
 from inspect import iscoroutinefunction
+from os.path import commonprefix
 from typing import TYPE_CHECKING, Annotated, Any, Final, NamedTuple
 
 from pydantic import AfterValidator, ValidationError
@@ -18,7 +20,7 @@ from pydantic_core import InitErrorDetails
 
 from pytest_packbench.files import is_plain
 from pytest_packbench.model.case import misfit
-from pytest_packbench.model.errors import format_value
+from pytest_packbench.model.errors import fold, format_value
 from pytest_packbench.model.request import TargetError
 from pytest_packbench.packs import NOT_IMPORTED
 
@@ -113,27 +115,25 @@ def _compile_json_path(text: str) -> CompiledPath:
     try:
         query = environment.compile(text)
     except library.JSONPathError as error:
-        wrong = f'"{text}" is not a valid JSONPath: {_first_line(error)}'
+        # what follows shows the place
+        why, *_ = str(error).splitlines()
+        wrong = f'"{text}" is not a valid JSONPath: {why}'
         raise misfit(wrong, "RFC 9535 syntax, such as $.items[*].name") from None
     if _visits_again(text):
         wrong = f'"{text}" may visit a value many times'
-        raise misfit(wrong, "at most one .., none in a filter, and in a filter $ with keys and indexes only")
+        raise misfit(wrong, "at most one .., and in a filter $ with keys and indexes only")
     is_multiple = not query.singular_query()
 
     def find(document: Any) -> Any:
         try:
             matches = query.findall(document)
-        except library.JSONPathError as error:
-            wrong = f"the path {text}: {_first_line(error)} in the value"
+        except library.JSONPathError:
+            wrong = f"the path {text}: recursion limit exceeded in the value"
             raise CriterionError(f"{wrong}; expected fewer levels") from None
         return MISSING if not matches else matches if is_multiple else matches[0]
 
     keys = _FIRST_KEYS.match(text)
     return CompiledPath(text, find, is_multiple, tuple(_FIRST_KEY.findall(keys[0])) if keys else ())
-
-
-def _first_line(error: Exception) -> str:
-    return str(error).partition("\n")[0]
 
 
 def _visits_again(text: str) -> bool:
@@ -142,9 +142,7 @@ def _visits_again(text: str) -> bool:
     The values of a document with a million of them would be visited a million times a million times otherwise.
     """
     plain = _QUOTED.sub("''", text)
-    before, _, after = plain.partition("..")
-    is_in_filter = before.count("[") != before.count("]")
-    return ".." in after or (".." in plain and is_in_filter) or _WIDE.search(_NARROW.sub("$", plain[1:])) is not None
+    return plain.count("..") > 1 or _WIDE.search(_NARROW.sub("$", plain[1:])) is not None
 
 
 PathText = Annotated[str, AfterValidator(lambda text: compile_path(text).text)]
@@ -177,20 +175,22 @@ def leaves(value: Any) -> Iterator[Any]:
         yield value
 
 
+def look_alike(value: Any, expected: Any) -> str:
+    """Describe the first text in a value that prints like an expected one and is another; empty without one."""
+    printed = {fold(format_value(text)): text for text in leaves(expected)}
+    for text in leaves(value):
+        other = printed.get(fold(format_value(text)), text)
+        if text != other and isinstance(text, str):
+            at = len(commonprefix([text, other]))  # noqa: RUF071 - of texts
+            return f"; it differs from character {at + 1}: {json.dumps(text[at : at + 8])}"
+    return ""
+
+
 def is_number(value: Any) -> bool:
     """Whether a value is a finite JSON number; booleans are not numbers."""
     if isinstance(value, float):
         return math.isfinite(value)
     return isinstance(value, int) and not isinstance(value, bool)
-
-
-def _validate_function(spec: str) -> str:
-    import_function(spec)
-    return spec
-
-
-FunctionName = Annotated[str, AfterValidator(_validate_function)]
-"""The name of a user's function in a model, `package.module:attr`; it is imported with the suite."""
 
 
 def require_json(value: Any) -> Any:
@@ -213,7 +213,6 @@ def truncate(text: str) -> str:
     return text if len(text) <= _MAX_LENGTH else text[: _MAX_LENGTH - 1] + "…"
 
 
-_SPEC = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_][\w.]*")
 GENERIC = "generic"
 TEXT = "text"
 
@@ -254,31 +253,34 @@ def import_extra(module: str, *, extra: str, what: str) -> ModuleType:
         ) from None
 
 
-def import_function(spec: str) -> Any:
-    """Import a user's function.
+def importable(spec: str) -> str:
+    """Return the name of a user's function that can be called; where the rules of a suite are only read, any name.
 
     Args:
         spec: `package.module:attr`.
 
-    Returns:
-        The function; None where the rules of a suite are only read.
-
     Raises:
-        PydanticCustomError: it can't be imported, or isn't callable.
+        PydanticCustomError: it can't be imported, or is no synchronous function.
     """
-    if not _SPEC.fullmatch(spec):
-        raise misfit(f"got {format_value(spec)}", "package.module:attr")
     not_imported = NOT_IMPORTED.get()
     if not_imported is not None:
         not_imported.append(spec)
-        return None
-    from pytest_packbench.engine.targets import import_object  # a run has it anyway
-
+        return spec
     try:
-        function = import_object(spec, "function")
+        function = imported(spec)
     except TargetError as error:
         raise misfit(str(error), "package.module:attr, importable from the project's root folder") from None
     if not callable(function) or iscoroutinefunction(function):
-        kind = "async" if callable(function) else f"a {type(function).__name__}"
-        raise misfit(f'"{spec}" is {kind}', "a synchronous function of (value, expected, case_input)")
-    return function
+        raise misfit(f"got {format_value(spec)}", "a synchronous function of (value, expected, case_input)")
+    return spec
+
+
+def imported(spec: str) -> Any:
+    """Return a user's function by its name; raises `TargetError` if it can't be imported."""
+    from pytest_packbench.engine.targets import import_object  # a run has it anyway
+
+    return import_object(spec, "function")
+
+
+FunctionName = Annotated[str, AfterValidator(importable)]
+"""The name of a user's function in a model, `package.module:attr`; it is imported with the suite."""
