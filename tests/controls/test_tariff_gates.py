@@ -55,7 +55,7 @@ def _named() -> set[tuple[str, str]]:
         for function_name in (gate, *(name for name in calls[gate] if name.endswith("_faults"))):
             found |= {(gate, objection) for objection in objections.get(function_name, ())}
     ends = {"no_step_for_the_heading", "code_not_under_the_choice"}
-    return found | {("gri_sequence", objection) for objection in {row.objection for row in ORDER} | ends}
+    return found | {("gri_sequence", objection) for objection in {objection for _, objection, *_ in ORDER} | ends}
 
 
 OBJECTIONS = _named()

@@ -8,14 +8,14 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from pytest_packbench.model.errors import format_value, single_spaced
 from pytest_packbench.packs.tariff import citations as quotes
 from pytest_packbench.packs.tariff import savings as duties
 from pytest_packbench.packs.tariff.answer import Article, TariffAnswer
 from pytest_packbench.packs.tariff.judged import Judged
-from pytest_packbench.packs.tariff.model import TariffCase, TariffExpected, TariffInput, TariffNotes, TariffSuiteConfig
+from pytest_packbench.packs.tariff.model import TariffCase, TariffExpected, TariffSuiteConfig
 from pytest_packbench.packs.tariff.notation import WIDTHS, dotted, line_of
 from pytest_packbench.packs.tariff.order import order_faults
 
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
     from pytest_packbench.packs.tariff.answer import Classification, Classified, Critique, Proposal, WhatIf
     from pytest_packbench.packs.tariff.edition import Edition
+    from pytest_packbench.packs.tariff.model import TariffInput
 
     Check = Callable[["CheckInput"], Iterator["Objection | None"]]
 
@@ -33,16 +34,8 @@ MAX_WHAT_IFS = 5
 _DIGITS = tuple(WIDTHS.values())
 _BASELINE = "the baseline code"
 _RULES = TariffSuiteConfig(pack="tariff", scored_code="baseline", cited_sources="request")
-_CASE = TariffCase(
-    id="none",
-    pack_id="tariff",
-    case_type="positive",
-    difficulty="easy",
-    input=TariffInput(input="none"),
-    expected=TariffExpected(preferred_hts=(), expected_accept=True),
-    notes=TariffNotes(source="internal"),
-)
-"""A case that expects nothing of a code: a gate knows no gold."""
+_NOTHING = TariffExpected(preferred_hts=(), expected_accept=True)
+"""What a case expects that expects nothing of a code: a gate knows no gold."""
 
 
 class Objection(NamedTuple):
@@ -78,7 +71,8 @@ class CheckInput:
     @property
     def judged(self) -> Judged:
         """The proposal as the scorer sees an answer, to a case that expects nothing of it."""
-        case = _CASE.model_copy(update={"input": self.request})
+        of_case: dict[str, Any] = {"input": self.request, "expected": _NOTHING}
+        case = TariffCase.model_construct(**of_case)
         return Judged(case, TariffAnswer.model_construct(tariff_dossier=self.proposal), _RULES, self.edition)
 
     @property

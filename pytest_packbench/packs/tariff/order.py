@@ -97,57 +97,50 @@ class _At(NamedTuple):
         return any(WIDTHS[each.level] > WIDTHS[self.step.level] for each in self.before)
 
 
-class _Row(NamedTuple):
-    order: str
-    objection: str
-    applies: Callable[[_At], object]
-    text: str
-
-
-ORDER: tuple[_Row, ...] = (
-    _Row(
+ORDER: tuple[tuple[str, str, Callable[[_At], object], str], ...] = (
+    (
         "S1",
         "opening_rule_missing",
         lambda at: at.step.rule in AFTER_OPENING and at.opening is None,
         "rule {rule} is used before rule 1 or 6 was tried on the {level}; add that rule first",
     ),
-    _Row(
+    (
         "S1",
         "opening_rule_decided",
         lambda at: at.opening and at.opening.chosen,
         "rule {rule} is used although rule 1 or 6 decided the {level}; remove this step, or show the tie",
     ),
-    _Row(
+    (
         "S1",
         "opening_tie_of_one",
         lambda at: at.opening and at.opening.outcome == "tied" and len({*at.opening.candidates}) < _SEVERAL,
         "rule {rule} follows a tie of fewer than two codes; name each code that remains, or let that step decide",
     ),
-    _Row(
+    (
         "S2",
         "third_rule_skipped",
         lambda at: at.step.rule in PREVIOUS and at.previous is None,
         "rule {rule} is used before the one above it in rule 3; first show that that one does not decide",
     ),
-    _Row(
+    (
         "S2",
         "third_rule_decided",
         lambda at: at.previous and at.previous.chosen,
         "rule {rule} is used although the one above it in rule 3 decided; remove this step",
     ),
-    _Row(
+    (
         "S2",
         "not_the_last_code",
         lambda at: at.step.rule == "3c" and at.step.chosen and at.step.chosen != max(at.step.candidates),
         "rule 3c takes the last candidate in number order; choose that one",
     ),
-    _Row(
+    (
         "S4",
         "sixth_rule_on_headings",
         lambda at: at.step.level == "heading" and at.step.rule == "6",
         "rule 6 compares headings; use rules 1 to 4 for headings and rule 6 for the levels below",
     ),
-    _Row(
+    (
         "S4",
         "heading_too_late",
         lambda at: (
@@ -155,13 +148,13 @@ ORDER: tuple[_Row, ...] = (
         ),
         "the heading is compared after a level below it; decide the heading first",
     ),
-    _Row(
+    (
         "S4",
         "heading_not_decided",
         lambda at: at.step.level != "heading" and not at.is_below,
         "a {level} is compared before a heading is decided; decide the heading first",
     ),
-    _Row(
+    (
         "S4",
         "subheading_not_decided",
         lambda at: (
@@ -172,44 +165,44 @@ ORDER: tuple[_Row, ...] = (
         ),
         "a {level} is compared before the subheading is decided; decide the subheading first",
     ),
-    _Row(
+    (
         "S4",
         "subheading_too_late",
         lambda at: at.is_below and at.step.level == "subheading" and at.is_late,
         "the subheading is compared after a level below it; move this step before them",
     ),
-    _Row(
+    (
         "S4",
         "not_under_the_choice",
         lambda at: at.is_below and not all(is_under(code, at.above) for code in at.step.candidates),
         "a {level} that is not under the code chosen above it; compare only codes under that one",
     ),
-    _Row(
+    (
         "S5",
         "third_rule_alone",
         lambda at: at.step.rule in THIRD and len({*at.step.candidates}) < _SEVERAL,
         "rule {rule} needs at least two codes to choose from; name the other codes, or use rule 1 alone",
     ),
-    _Row(
+    (
         "S6",
         "garments_as_a_set",
         lambda at: at.step.as_set and len(GARMENTS & {code[:4] for code in at.step.candidates}) >= _SEVERAL,
         "garments of several headings are a set, which section XI note 14 forbids; classify each in its own heading",
     ),
-    _Row(
+    (
         "S8",
         "suffix_before_line",
         lambda at: at.step.level == "suffix" and not at.is_decided("line"),
         "the suffix is compared before the 8-digit line is decided; add the step for the line",
     ),
     # rule 4 is for goods that rules 1 to 3 cannot classify; a tie is not such a case, as 3(c) breaks it
-    _Row(
+    (
         "S3",
         "fourth_rule_undue",
         lambda at: at.step.rule == "4" and at.is_settled,
         "rule 4 is used although another rule decided the {level}; remove one of them",
     ),
-    _Row(
+    (
         "S3",
         "fourth_rule_after_tie",
         lambda at: (
@@ -218,7 +211,7 @@ ORDER: tuple[_Row, ...] = (
         "rule 4 follows a tie; break the tie by rule 3, if necessary by 3c",
     ),
 )
-"""What is out of order at a single step."""
+"""What is out of order at a single step: the rule of the order, the objection, whether it applies, and its text."""
 
 
 def order_faults(steps: Sequence[Step], code: str | None) -> Iterator[Fault]:
@@ -230,9 +223,9 @@ def order_faults(steps: Sequence[Step], code: str | None) -> Iterator[Fault]:
     """
     for number, step in enumerate(steps, 1):
         before = [each for each in steps[: number - 1] if each.rule not in PACKING]
-        for row in ORDER if step.rule not in PACKING else ():
-            if row.applies(_At(step, before, steps)):
-                yield Fault(row.order, row.objection, number, row.text.format(rule=step.rule, level=step.level))
+        for order, objection, applies, text in ORDER if step.rule not in PACKING else ():
+            if applies(_At(step, before, steps)):
+                yield Fault(order, objection, number, text.format(rule=step.rule, level=step.level))
     if code is not None:
         yield from _end(steps, code)
 

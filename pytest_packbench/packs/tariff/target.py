@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from pydantic import BaseModel, ValidationError
 
-from pytest_packbench.model.errors import CaseError, single_spaced, validation_problems
+from pytest_packbench.model.errors import CaseError, first_of, single_spaced, validation_problems
 from pytest_packbench.model.request import AnswerError
 from pytest_packbench.packs.tariff import prompts
 from pytest_packbench.packs.tariff.answer import Critique, Proposal
@@ -159,11 +159,9 @@ async def _ask(llm: LLM, request: ModelRequest, model: type[BaseModel]) -> _Repl
         return _Reply(answer.content, model.model_validate(answer.content), is_shaped=True)
     except ValidationError as error:
         problems, details = validation_problems(error, model), error.errors(include_url=False)
-    lines = [single_spaced(f"{model.__name__} {problem}") for problem in problems[:_MAX_PROBLEMS]]
-    if (more := len(problems) - len(lines)) > 0:
-        lines.append(f"{more} more problems in the same answer")
+    lines = [single_spaced(f"{model.__name__} {problem}") for problem in problems]
     is_shaped = all(each["type"] == "misfit" and isinstance(each["input"], str | dict) for each in details)
-    return _Reply(answer.content, problems=lines, is_shaped=is_shaped)
+    return _Reply(answer.content, problems=first_of(lines, _MAX_PROBLEMS), is_shaped=is_shaped)
 
 
 def _document(iterations: Sequence[Iteration]) -> dict[str, Any]:
