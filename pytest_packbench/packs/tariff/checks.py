@@ -26,7 +26,8 @@ if TYPE_CHECKING:
     from pytest_packbench.packs.tariff.edition import Edition
     from pytest_packbench.packs.tariff.model import TariffInput
 
-    Check = Callable[["CheckInput"], Iterator["Objection | None"]]
+    Found = Iterator["Objection | None"]
+    Check = Callable[["CheckInput"], Found]
 
 Decision = Literal["pass", "fail", "skip"]
 TOTAL_PCT, SHARES_TOLERANCE = 100.0, 1.0 + 1e-9
@@ -102,13 +103,14 @@ class CheckResult(NamedTuple):
         return [single_spaced(objection.text) for objection in self.objections]
 
 
-def form(inputs: CheckInput) -> Iterator[Objection | None]:
+def form(inputs: CheckInput) -> Found:
     """The critic's answer can be read; for the proposer's see `unread_proposal`."""
     yield None
-    yield from (Objection("critique_form", problem) for problem in inputs.problems)
+    for problem in inputs.problems:
+        yield Objection("critique_form", problem)
 
 
-def completeness(inputs: CheckInput) -> Iterator[Objection | None]:
+def completeness(inputs: CheckInput) -> Found:
     """The answer has the fields that its decision needs, and none of the other decision's."""
     yield None
     proposal, several = inputs.proposal, inputs.request.options.articles == "each"
@@ -124,20 +126,24 @@ def completeness(inputs: CheckInput) -> Iterator[Objection | None]:
         text = "the answer both classifies and refuses; remove the refusal, or change the decision to refuse"
         yield Objection("refusal_beside_classification", text)
     if several != bool(proposal.articles):
-        wanted = "one code; remove articles, or refuse"
-        wanted = "several codes; list a code for each article in articles" if several else wanted
-        yield Objection("number_of_articles", f"the request asks for {wanted}")
-    for part in proposal.parts if several == bool(proposal.articles) else ():
-        given = (part.baseline, part.gri_trace.steps, part.candidate_headings)
-        for name, value in zip(("baseline", "gri_trace", "candidate_headings"), given, strict=True):
-            if not value:
-                yield Objection("field_missing", f"{_of(part)}the answer classifies without {name}; add it")
+        asked = "several codes; list a code for each article in articles"
+        yield Objection(
+            "number_of_articles",
+            f"the request asks for {asked if several else 'one code; remove articles, or refuse'}",
+        )
+    else:
+        for part in proposal.parts:
+            given = (part.baseline, part.gri_trace.steps, part.candidate_headings)
+            for name, value in zip(("baseline", "gri_trace", "candidate_headings"), given, strict=True):
+                if not value:
+                    yield Objection("field_missing", f"{_of(part)}the answer classifies without {name}; add it")
     if proposal.articles and any((*recommended, proposal.candidate_headings, proposal.gri_trace.steps)):
-        text = "the answer has codes outside of its articles; put them into the articles"
-        yield Objection("outside_of_articles", text)
+        yield Objection(
+            "outside_of_articles", "the answer has codes outside of its articles; put them into the articles"
+        )
 
 
-def code_form(inputs: CheckInput) -> Iterator[Objection | None]:
+def code_form(inputs: CheckInput) -> Found:
     """Codes have the digits that their field needs, and are in the schedule."""
     edition = inputs.edition
     for field, code, widths in _codes(inputs.proposal):
@@ -151,8 +157,9 @@ def code_form(inputs: CheckInput) -> Iterator[Objection | None]:
         elif (
             edition and field.endswith(_BASELINE) and len(code) == WIDTHS["line"] == len(edition.existing(f"{code}00"))
         ):
-            text = f"{shown} ends with its line, which has suffixes; give the full ten digits"
-            yield Objection("suffix_missing", text)
+            yield Objection(
+                "suffix_missing", f"{shown} ends with its line, which has suffixes; give the full ten digits"
+            )
 
 
 def _of(part: Classified) -> str:
@@ -165,9 +172,11 @@ def _codes(proposal: Proposal) -> Iterator[tuple[str, str, Sequence[int]]]:
     heading, line = _DIGITS[:1], _DIGITS[2:]
     for part in proposal.parts:
         of = _of(part)
-        yield from ((f"{of}the candidate heading", code, heading) for code in part.candidate_headings)
+        for code in part.candidate_headings:
+            yield f"{of}the candidate heading", code, heading
         for number, step in enumerate(part.gri_trace.steps, 1):
-            yield from ((f"{of}step {number}: the candidate", code, _DIGITS) for code in step.candidates)
+            for code in step.candidates:
+                yield f"{of}step {number}: the candidate", code, _DIGITS
         if part.code:
             yield f"{of}{_BASELINE}", part.code, line
     if proposal.optimized:
@@ -176,7 +185,7 @@ def _codes(proposal: Proposal) -> Iterator[tuple[str, str, Sequence[int]]]:
         yield f"the what-if {format_value(what_if.id)}: its code", what_if.expected_hts, _DIGITS[1:]
 
 
-def gri_sequence(inputs: CheckInput) -> Iterator[Objection | None]:
+def gri_sequence(inputs: CheckInput) -> Found:
     """The interpretation rules are used in their legal order (S1 to S8)."""
     for part in inputs.proposal.parts:
         if steps := part.gri_trace.steps:
@@ -185,7 +194,7 @@ def gri_sequence(inputs: CheckInput) -> Iterator[Objection | None]:
                 yield Objection(fault.objection, f"{_of(part)}{fault}")
 
 
-def essential_character(inputs: CheckInput) -> Iterator[Objection | None]:
+def essential_character(inputs: CheckInput) -> Found:
     """A decision by rule 3(b) names a component of the composition table."""
     for part in inputs.proposal.parts:
         if any(step.rule == "3b" and step.chosen for step in part.gri_trace.steps):
@@ -203,7 +212,7 @@ def _plain(name: str) -> str:
     return single_spaced(name.casefold())
 
 
-def duty(inputs: CheckInput) -> Iterator[Objection | None]:
+def duty(inputs: CheckInput) -> Found:
     """Rates add up, are of the kind that they are called, and are those of the schedule."""
     for part in inputs.proposal.parts:
         if part.baseline:
@@ -235,18 +244,20 @@ def _duty_faults(inputs: CheckInput, part: Classification) -> Iterator[Objection
     yield from (Objection("wrong_sum", fault) for fault in duties.sum_faults(part))
 
 
-def citations(inputs: CheckInput) -> Iterator[Objection | None]:
+def citations(inputs: CheckInput) -> Found:
     """Each quote stands in its document, and evidence that is there is cited."""
     names = ", ".join(format_value(document.source_id) for document in inputs.request.evidence)
     if inputs.proposal.citations:
         yield None
-        yield from (Objection("citations_invalid", fault) for fault in quotes.quote_faults(inputs.judged))
+        for fault in quotes.quote_faults(inputs.judged):
+            yield Objection("citations_invalid", fault)
     elif inputs.classifies and names:
-        text = f"the answer does not cite the evidence; quote the deciding words of {names}"
-        yield Objection("evidence_not_cited", text)
+        yield Objection(
+            "evidence_not_cited", f"the answer does not cite the evidence; quote the deciding words of {names}"
+        )
 
 
-def missing_evidence(inputs: CheckInput) -> Iterator[Objection | None]:
+def missing_evidence(inputs: CheckInput) -> Found:
     """No answer relies on a document that the request does not bring; a refusal for a missing one names it."""
     known = {document.source_id for document in inputs.request.evidence}
     missing = [each.document for each in inputs.proposal.relies_on if each.source_id not in known]
@@ -263,7 +274,7 @@ def missing_evidence(inputs: CheckInput) -> Iterator[Objection | None]:
             yield Objection("document_not_named", text)
 
 
-def savings(inputs: CheckInput) -> Iterator[Objection | None]:
+def savings(inputs: CheckInput) -> Found:
     """What-ifs are lawful changes of the request with steps and proof, at the schedule's rates; the best is named."""
     dossier = inputs.proposal
     if dossier.what_if_candidates or dossier.optimized:
@@ -303,11 +314,12 @@ def _best_faults(inputs: CheckInput) -> Iterator[Objection]:
     difference = duties.duty_delta(inputs.judged)
     # the scorer lets an estimate be smaller, but the pipeline knows both rates
     if chosen and difference is not None and abs(difference - chosen.estimated_duty_delta) > duties.RATE_TOLERANCE:
-        text = f"optimized minus baseline is {difference:+g} percentage points; estimate the same"
-        yield Objection("delta_differs", text)
+        yield Objection(
+            "delta_differs", f"optimized minus baseline is {difference:+g} percentage points; estimate the same"
+        )
 
 
-def critic(inputs: CheckInput) -> Iterator[Objection | None]:
+def critic(inputs: CheckInput) -> Found:
     """The critic reports no conflict; its other remarks do not fail the gate."""
     unnamed = "the critic reports a conflict without describing it; check each statement against goods and rules"
     if inputs.critique:
@@ -316,7 +328,7 @@ def critic(inputs: CheckInput) -> Iterator[Objection | None]:
             yield Objection("conflict", single_spaced(conflict) or unnamed)
 
 
-def refusal(inputs: CheckInput) -> Iterator[Objection | None]:
+def refusal(inputs: CheckInput) -> Found:
     """A refusal has a reason and a question; one out of scope needs no question."""
     said = inputs.proposal.refusal
     if said and not inputs.classifies:
@@ -327,7 +339,7 @@ def refusal(inputs: CheckInput) -> Iterator[Objection | None]:
             yield Objection("question_missing", "the refusal has no question; ask for the fact that would decide")
 
 
-def composition(inputs: CheckInput) -> Iterator[Objection | None]:
+def composition(inputs: CheckInput) -> Found:
     """Shares by weight, and those by value, add up to 100 percent, if all of them are known."""
     for part in inputs.proposal.parts:
         for name in ("weight", "value"):
