@@ -55,14 +55,17 @@ class _At(NamedTuple):
     before: Sequence[Step]
     trace: Sequence[Step]
 
-    def last(self, *rules: str, level: Level | None = None) -> Step | None:
-        """Return the last step before this one at its level, or another, limited to some rules."""
-        at_level = (each for each in reversed(self.before) if each.level == (level or self.step.level))
-        return next((each for each in at_level if not rules or each.rule in rules), None)
+    def steps(self, level: Level) -> list[Step]:
+        """Return the steps before this one at a level."""
+        return [each for each in self.before if each.level == level]
+
+    def last(self, *rules: str) -> Step | None:
+        """Return the last step before this one at its level by one of some rules."""
+        return next((each for each in reversed(self.steps(self.step.level)) if each.rule in rules), None)
 
     def is_decided(self, level: Level) -> bool:
         """Return whether a code was chosen at a level."""
-        return any(each.level == level and each.chosen for each in self.before)
+        return any(each.chosen for each in self.steps(level))
 
     @property
     def opening(self) -> Step | None:
@@ -160,7 +163,7 @@ ORDER: tuple[tuple[str, str, Callable[[_At], object], str], ...] = (
         lambda at: (
             at.is_below
             and at.step.level in {"line", "suffix"}
-            and at.last(level="subheading")
+            and at.steps("subheading")
             and not at.is_decided("subheading")
         ),
         "a {level} is compared before the subheading is decided; decide the subheading first",
