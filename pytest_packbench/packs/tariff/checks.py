@@ -16,7 +16,7 @@ from pytest_packbench.packs.tariff import savings as duties
 from pytest_packbench.packs.tariff.answer import Article, TariffAnswer
 from pytest_packbench.packs.tariff.judged import Judged
 from pytest_packbench.packs.tariff.model import TariffCase, TariffExpected, TariffSuiteConfig
-from pytest_packbench.packs.tariff.notation import WIDTHS, dotted, line_of
+from pytest_packbench.packs.tariff.notation import WIDTHS, dotted
 from pytest_packbench.packs.tariff.order import order_faults
 
 if TYPE_CHECKING:
@@ -276,16 +276,27 @@ def missing_evidence(inputs: CheckInput) -> Found:
 
 def savings(inputs: CheckInput) -> Found:
     """What-ifs are lawful changes of the request with steps and proof, at the schedule's rates; the best is named."""
-    dossier = inputs.proposal
-    if dossier.what_if_candidates or dossier.optimized:
-        yield None
-        for what_if in dossier.what_if_candidates:
-            yield from _what_if_faults(inputs, what_if)
-        yield from _best_faults(inputs)
-        for term in (*duties.what_ifs(inputs.judged), *duties.saving(inputs.judged)):
-            # of the rest of these terms the gates know nothing, or say it themselves
-            if term.name == "optimized_rate":
-                yield Objection(term.name, term.detail)
+    what_ifs, judged = inputs.proposal.what_if_candidates, inputs.judged
+    if not what_ifs and inputs.proposal.optimized is None:
+        return
+    yield None
+    for what_if in what_ifs:
+        yield from _what_if_faults(inputs, what_if)
+    if len(what_ifs) > MAX_WHAT_IFS or len({each.id for each in what_ifs}) < len(what_ifs):
+        yield Objection("ids_of_what_ifs", f"keep at most {MAX_WHAT_IFS} what-ifs, each with an id of its own")
+    # of the rest of the scorer's terms the gates know nothing, or say it themselves
+    of_best = list(duties.saving(judged))
+    for term in of_best:
+        if term.name == "savings_lever":
+            yield Objection("what_if_not_listed", f"{term.detail}; name the one that does")
+    chosen, difference = inputs.proposal.chosen, duties.duty_delta(judged)
+    # the scorer lets an estimate be smaller, but the pipeline knows both rates
+    if chosen and difference is not None and abs(difference - chosen.estimated_duty_delta) > duties.RATE_TOLERANCE:
+        text = f"optimized minus baseline is {difference:+g} percentage points; estimate the same"
+        yield Objection("delta_differs", text)
+    for term in (*duties.what_ifs(judged), *of_best):
+        if term.name == "optimized_rate":
+            yield Objection(term.name, term.detail)
 
 
 def _what_if_faults(inputs: CheckInput, what_if: WhatIf) -> Iterator[Objection]:
@@ -301,22 +312,6 @@ def _what_if_faults(inputs: CheckInput, what_if: WhatIf) -> Iterator[Objection]:
     if rate is not None and rate + what_if.estimated_duty_delta < -duties.RATE_TOLERANCE:
         saved = f"{-what_if.estimated_duty_delta:g} of {rate:g} percentage points"
         yield Objection("saving_above_duty", f"{named} would save {saved}; correct it")
-
-
-def _best_faults(inputs: CheckInput) -> Iterator[Objection]:
-    dossier = inputs.proposal
-    best, chosen, ids = dossier.optimized, dossier.chosen, [each.id for each in dossier.what_if_candidates]
-    if len(ids) > MAX_WHAT_IFS or len(set(ids)) < len(ids):
-        yield Objection("ids_of_what_ifs", f"keep at most {MAX_WHAT_IFS} what-ifs, each with an id of its own")
-    if best and (chosen is None or line_of(chosen.expected_hts) != line_of(best.hts_code)):
-        text = f"no what-if {format_value(best.what_if_id)} leads to {dotted(best.hts_code)}; name the one that does"
-        yield Objection("what_if_not_listed", text)
-    difference = duties.duty_delta(inputs.judged)
-    # the scorer lets an estimate be smaller, but the pipeline knows both rates
-    if chosen and difference is not None and abs(difference - chosen.estimated_duty_delta) > duties.RATE_TOLERANCE:
-        yield Objection(
-            "delta_differs", f"optimized minus baseline is {difference:+g} percentage points; estimate the same"
-        )
 
 
 def critic(inputs: CheckInput) -> Found:

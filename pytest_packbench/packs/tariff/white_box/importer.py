@@ -47,14 +47,6 @@ _NO_RESULT = (
 )
 
 
-class Metadata(BaseModel):
-    """What gave a recorded result, and when."""
-
-    model_provider: str = _UNKNOWN
-    model_id: str = _UNKNOWN
-    timestamp: str | None = None
-
-
 class StoredResult(BaseModel):
     """A result as `scripts/record_fixture.py` of the original writes it; one that stands alone answers no request.
 
@@ -63,14 +55,14 @@ class StoredResult(BaseModel):
         name: the name of the file, without its suffix.
         result: the result.
         request: what it answers; None if the file does not say it.
-        metadata: what gave it.
+        metadata: the model that gave it, and when.
     """
 
     place: str
     name: str
     result: dict[str, Any]
     request: dict[str, Any] | None = None
-    metadata: Metadata = Metadata()
+    metadata: dict[str, Any] = {}
 
     def belongs_to(self, case: Any) -> bool:
         """Return whether it answers a case of the original: its request, else by the name of the file."""
@@ -84,9 +76,9 @@ class StoredResult(BaseModel):
         """The cassette, without case and input."""
         return {
             "origin": "recorded",
-            "llm_backend": self.metadata.model_provider,
-            "llm_model": self.metadata.model_id,
-            "recorded_at": self.metadata.timestamp,
+            "llm_backend": self.metadata.get("model_provider", _UNKNOWN),
+            "llm_model": self.metadata.get("model_id", _UNKNOWN),
+            "recorded_at": self.metadata.get("timestamp"),
             # the version of the pack that scored it there is not one of ours
             "conditions": {"target": {"kind": "python", "address": RESULTS}, "pack": {"name": PACK}},
             "exchanges": [{"role": "verify", "answer": document(self.result)}],
