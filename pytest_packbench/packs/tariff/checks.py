@@ -7,7 +7,6 @@ yields nothing. An answer that is no `Proposal` fails the gate `form`, and no ot
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from pytest_packbench.model.errors import format_value, single_spaced
@@ -51,8 +50,7 @@ class Objection(NamedTuple):
     text: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CheckInput:
+class CheckInput(NamedTuple):
     """The input of every gate.
 
     Attributes:
@@ -222,26 +220,25 @@ def duty(inputs: CheckInput) -> Found:
 
 
 def _duty_faults(inputs: CheckInput, part: Classification) -> Iterator[Objection]:
-    rates = (part.duty_breakdown.base_rate_pct, part.duty_breakdown.total_rate_pct, part.duty_rate_pct)
-    general = inputs.judged.general(part.hts_code)
-    if part.duty_basis in {"specific", "compound"} and any(rate is not None for rate in rates):
-        yield Objection("percentage_undue", f"a {part.duty_basis} rate is not a percentage; set all three to null")
+    basis, general = part.duty_basis, inputs.judged.general(part.hts_code)
+    rates = {part.duty_breakdown.base_rate_pct, part.duty_breakdown.total_rate_pct, part.duty_rate_pct}
+    if basis in {"specific", "compound"} and rates != {None}:
+        yield Objection("percentage_undue", f"a {basis} rate is not a percentage; set all three to null")
         return
-    if part.duty_basis in {"free", "ad valorem"} and None in rates:
-        yield Objection("rate_missing", f"the duty basis is {part.duty_basis}, but a rate is null; set all three")
+    if basis in {"free", "ad valorem"} and None in rates:
+        yield Objection("rate_missing", f"the duty basis is {basis}, but a rate is null; set all three")
         return
-    if part.duty_basis == "free" and part.base:
-        yield Objection(
-            "free_with_a_rate", f"the duty basis is free, but the base rate is {part.base:g} %; correct one"
-        )
-    elif general and general.text != duties.WORDED and part.duty_basis != general.kind:
-        text = (
-            f"the general rate of {dotted(part.hts_code)} is {general.text}, which is {general.kind}; correct the duty"
-        )
-        yield Objection("kind_of_rate", text)
+    if basis == "free" and part.base:
+        text = f"the duty basis is free, but the base rate is {part.base:g} %; correct one"
+        yield Objection("free_with_a_rate", text)
+    elif general and general.text != duties.WORDED and basis != general.kind:
+        text = f"the general rate of {dotted(part.hts_code)} is {general.text}, which is {general.kind}"
+        yield Objection("kind_of_rate", f"{text}; correct the duty")
     else:
-        yield from (Objection("base_rate", fault) for fault in duties.rate_faults(inputs.judged, part))
-    yield from (Objection("wrong_sum", fault) for fault in duties.sum_faults(part))
+        for fault in duties.rate_faults(inputs.judged, part):
+            yield Objection("base_rate", fault)
+    for fault in duties.sum_faults(part):
+        yield Objection("wrong_sum", fault)
 
 
 def citations(inputs: CheckInput) -> Found:

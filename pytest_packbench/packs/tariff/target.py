@@ -141,9 +141,7 @@ async def _iterate(request: ModelRequest, goods: TariffInput, llm: LLM, edition:
         return Iteration(answer.content, proposal, declined)
     if proposal is None:
         return Iteration(answer.content, None, None, (unread_proposal(answer.problems),))
-    inputs = CheckInput(
-        request=goods, proposal=proposal, critique=review.parsed, problems=review.problems, edition=edition
-    )
+    inputs = CheckInput(goods, proposal, review.parsed, review.problems, edition)
     return Iteration(answer.content, proposal, None, run_checks(inputs))
 
 
