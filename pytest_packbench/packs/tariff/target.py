@@ -26,8 +26,8 @@ if TYPE_CHECKING:
     Pipeline = Callable[[VerifyRequest, VerifyContext], Coroutine[Any, Any, dict[str, Any]]]
 
 _MAX_PROBLEMS = 10
-_DECISION = frozenset({"decision", "refusal"})
-_OF_A_CODE = ("baseline", "optimized", "what_if_candidates", "articles")
+_DECISION = {"decision", "refusal"}
+_OF_A_CODE = {"baseline", "optimized", "what_if_candidates", "articles"}
 _EVIDENCE_GATES = {"citation_gate_result": "citations", "missing_evidence_gate_result": "missing_evidence"}
 
 
@@ -179,14 +179,13 @@ def _document(iterations: Sequence[Iteration]) -> dict[str, Any]:
     course = {"trace": trace, "notes": {"objections": objections}}
     if reported.proposal is None and last.declined is None:
         return {"unreadable": f"none of {len(iterations)} answers is a proposal: {'; '.join(last.findings)}", **course}
-    dossier = None
-    if reported.proposal is not None:
-        # what an earlier proposal recommends is not given beside a refusal
-        hidden = _DECISION if last.status == "verified" else {*_DECISION, *_OF_A_CODE}
-        dossier = reported.proposal.model_dump(mode="json", exclude=set(hidden), exclude_defaults=True)
-        if order := reported.found("gri_sequence"):
-            for part in (dossier, *dossier.get("articles", ())):
-                part.get("gri_trace", {})["sequence_ok"] = order["ok"]
+    # what an earlier proposal recommends is not given beside a refusal
+    hidden = _DECISION if last.status == "verified" else _DECISION | _OF_A_CODE
+    proposal, order = reported.proposal, reported.found("gri_sequence")
+    dossier = proposal and proposal.model_dump(mode="json", exclude=hidden, exclude_defaults=True)
+    if dossier and order:
+        for part in (dossier, *dossier.get("articles", ())):
+            part.get("gri_trace", {})["sequence_ok"] = order["ok"]
     return {
         "status": "verified" if last.status == "verified" else "refused",
         "refusal": _refusal(iterations),
