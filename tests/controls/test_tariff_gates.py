@@ -8,6 +8,7 @@ from __future__ import annotations
 import ast
 import re
 from collections import Counter
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -53,9 +54,8 @@ def _named() -> set[tuple[str, str]]:
     for gate in CHECKS:
         for function_name in (gate, *(name for name in calls[gate] if name.endswith("_faults"))):
             found |= {(gate, objection) for objection in objections.get(function_name, ())}
-    ordered = {row.objection for row in ORDER} | {"fourth_rule_undue", "fourth_rule_after_tie"}
     ends = {"no_step_for_the_heading", "code_not_under_the_choice"}
-    return found | {("gri_sequence", objection) for objection in ordered | ends}
+    return found | {("gri_sequence", objection) for objection in {objection for _, objection, *_ in ORDER} | ends}
 
 
 OBJECTIONS = _named()
@@ -78,13 +78,21 @@ class Pipeline:
     def __init__(self, answers: Sequence[RightAnswer], gates: Sequence[str]) -> None:
         context = answers[0].context
         self._rights = {right.case.id: right for right in answers}
-        self.caller = TargetCaller(reference_target(edition_of(context.suite.config.schedule), checks=gates))
+        self.caller = TargetCaller(reference_target(edition_of(context.suite.config.schedule)))
         self.context = replace(context, caller=self.caller)
+        self._gates = {name: CHECKS[name] for name in gates}
+
+    @contextmanager
+    def _only_its_gates(self) -> Iterator[None]:
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(checks, "CHECKS", self._gates)
+            yield
 
     def recording(self, case_id: str) -> Run:
         """Replay the recording of a case."""
         right = self._rights[case_id]
-        attempt = replay(self.context, right.loaded, right.cassette, source=case_id, owner=case_id)
+        with self._only_its_gates():
+            attempt = replay(self.context, right.loaded, right.cassette, source=case_id, owner=case_id)
         failed = attempt.score is None or attempt.score.verdict != "passed"
         return _run(case_id, attempt.payload, str(attempt.failure or attempt.score) if failed else "")
 
@@ -93,7 +101,8 @@ class Pipeline:
         right, name = self._rights[control.case], f"controls/{control.id}"
         names = {"case_id": control.case, "nodeid": name, "file": name}
         case_ref = CaseRef.at(self.context.suite, self.context.pack, right.loaded, **names)
-        result = end_of_control(case_ref, control, self.context, "a_run")
+        with self._only_its_gates():
+            result = end_of_control(case_ref, control, self.context, "a_run")
         deviations = [row.deviation for row in compare(control.expected, result.score) if row.deviation]
         return _run(name, result.attempt.payload, "; ".join(deviations))
 
@@ -155,7 +164,9 @@ def test_without_one_gate_the_suite_fails(
     assert unnoticed == set()
 
 
-def test_most_wrong_first_proposals_fall_to_computing_gates_alone(answers: list[RightAnswer], runs: list[Run]) -> None:
+def test_most_wrong_first_proposals_fall_to_computing_gates_alone(
+    answers: list[RightAnswer], runs: list[Run], monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The critic's text is written by hand: what it alone rejects shows nothing of the pipeline."""
     rejected = {run.name: run.failed[1] for run in runs if run.failed}
     computed: list[str] = []
@@ -164,7 +175,9 @@ def test_most_wrong_first_proposals_fall_to_computing_gates_alone(answers: list[
     for right in answers:
         gates = rejected[right.case.id]
         first = right.cassette.model_copy(update={"exchanges": right.cassette.exchanges[:2]})
-        ungated = replay(pipeline.context, right.loaded, first, source=right.case.id, owner=right.case.id)
+        with monkeypatch.context() as patch:
+            patch.setattr(checks, "CHECKS", {})
+            ungated = replay(pipeline.context, right.loaded, first, source=right.case.id, owner=right.case.id)
         if gates and ungated.score is not None and ungated.score.match_level not in RIGHT:
             (by_critic if "critic" in gates else computed).append(right.case.id)
     pipeline.caller.close()

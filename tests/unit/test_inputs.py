@@ -68,7 +68,7 @@ COMMANDS: dict[str, tuple[str, list[str], str]] = {
     ),
     "import white-box": (
         "box/cases/gri/a.json",
-        ["import", "white-box", "box/cases", "--suite", "box", *ROOT],
+        ["import", "white-box", "box", "--suite", "box", *ROOT],
         "import",
     ),
 }

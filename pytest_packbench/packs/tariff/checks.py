@@ -1,46 +1,41 @@
 """The gates of the reference pipeline: the scorer's own computations without the gold, and what a model forgets.
 
-Each gate yields objections, for the model that revises; a proposal passes with none. An answer that is no `Proposal`
-fails the gate `form`, and no other sees it.
+A gate yields None where it examines something, then its objections, for the model that revises; it is skipped where it
+yields nothing. An answer that is no `Proposal` fails the gate `form`, and no other sees it.
 """
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from pytest_packbench.model.errors import format_value, single_spaced
 from pytest_packbench.packs.tariff import citations as quotes
 from pytest_packbench.packs.tariff import savings as duties
 from pytest_packbench.packs.tariff.answer import Article, TariffAnswer
 from pytest_packbench.packs.tariff.judged import Judged
-from pytest_packbench.packs.tariff.model import TariffCase, TariffExpected, TariffInput, TariffNotes, TariffSuiteConfig
-from pytest_packbench.packs.tariff.notation import WIDTHS, dotted, line_of
+from pytest_packbench.packs.tariff.model import TariffCase, TariffExpected, TariffSuiteConfig
+from pytest_packbench.packs.tariff.notation import WIDTHS, dotted
 from pytest_packbench.packs.tariff.order import order_faults
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from pytest_packbench.packs.tariff.answer import Classification, Classified, Critique, Proposal, WhatIf
     from pytest_packbench.packs.tariff.edition import Edition
+    from pytest_packbench.packs.tariff.model import TariffInput
 
-    Check = Callable[["CheckInput"], Iterable["Objection"] | None]
+    Found = Iterator["Objection | None"]
+    Check = Callable[["CheckInput"], Found]
 
 Decision = Literal["pass", "fail", "skip"]
 TOTAL_PCT, SHARES_TOLERANCE = 100.0, 1.0 + 1e-9
 MAX_WHAT_IFS = 5
+_DIGITS = tuple(WIDTHS.values())
+_BASELINE = "the baseline code"
 _RULES = TariffSuiteConfig(pack="tariff", scored_code="baseline", cited_sources="request")
-_CASE = TariffCase(
-    id="none",
-    pack_id="tariff",
-    case_type="positive",
-    difficulty="easy",
-    input=TariffInput(input="none"),
-    expected=TariffExpected(preferred_hts=(), expected_accept=True),
-    notes=TariffNotes(source="internal"),
-)
-"""A case that expects nothing of a code: a gate knows no gold."""
+_NOTHING = TariffExpected(preferred_hts=(), expected_accept=True)
+"""What a case expects that expects nothing of a code: a gate knows no gold."""
 
 
 class Objection(NamedTuple):
@@ -55,8 +50,7 @@ class Objection(NamedTuple):
     text: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CheckInput:
+class CheckInput(NamedTuple):
     """The input of every gate.
 
     Attributes:
@@ -70,13 +64,14 @@ class CheckInput:
     request: TariffInput
     proposal: Proposal
     critique: Critique | None
-    problems: tuple[str, ...] = ()
+    problems: Sequence[str] = ()
     edition: Edition | None = None
 
     @property
     def judged(self) -> Judged:
         """The proposal as the scorer sees an answer, to a case that expects nothing of it."""
-        case = _CASE.model_copy(update={"input": self.request})
+        of_case: dict[str, Any] = {"input": self.request, "expected": _NOTHING}
+        case = TariffCase.model_construct(**of_case)
         return Judged(case, TariffAnswer.model_construct(tariff_dossier=self.proposal), _RULES, self.edition)
 
     @property
@@ -106,18 +101,22 @@ class CheckResult(NamedTuple):
         return [single_spaced(objection.text) for objection in self.objections]
 
 
-def form(inputs: CheckInput) -> Iterable[Objection]:
+def form(inputs: CheckInput) -> Found:
     """The critic's answer can be read; for the proposer's see `unread_proposal`."""
-    return [Objection("critique_form", problem) for problem in inputs.problems]
+    yield None
+    for problem in inputs.problems:
+        yield Objection("critique_form", problem)
 
 
-def completeness(inputs: CheckInput) -> Iterator[Objection]:
+def completeness(inputs: CheckInput) -> Found:
     """The answer has the fields that its decision needs, and none of the other decision's."""
+    yield None
     proposal, several = inputs.proposal, inputs.request.options.articles == "each"
+    recommended = (proposal.baseline, proposal.optimized, proposal.what_if_candidates)
     if not inputs.classifies:
         if proposal.refusal is None:
             yield Objection("refusal_missing", "the answer refuses without a refusal; add category, reason, questions")
-        if proposal.baseline or proposal.articles or proposal.optimized or proposal.what_if_candidates:
+        if proposal.articles or any(recommended):
             text = "the answer refuses and recommends a code; remove it, or change the decision to classify"
             yield Objection("classification_beside_refusal", text)
         return
@@ -125,34 +124,40 @@ def completeness(inputs: CheckInput) -> Iterator[Objection]:
         text = "the answer both classifies and refuses; remove the refusal, or change the decision to refuse"
         yield Objection("refusal_beside_classification", text)
     if several != bool(proposal.articles):
-        wanted = "list a code for each article in articles" if several else "remove articles, or refuse"
+        asked = "several codes; list a code for each article in articles"
         yield Objection(
-            "number_of_articles", f"the request asks for {'several codes' if several else 'one code'}; {wanted}"
+            "number_of_articles",
+            f"the request asks for {asked if several else 'one code; remove articles, or refuse'}",
         )
-    for part in proposal.parts if several == bool(proposal.articles) else ():
-        given = {
-            "baseline": part.baseline,
-            "gri_trace": part.gri_trace.steps,
-            "candidate_headings": part.candidate_headings,
-        }
-        for name in (name for name, value in given.items() if not value):
-            yield Objection("field_missing", f"{_of(part)}the answer classifies without {name}; add it")
-    outside = (
-        proposal.baseline,
-        proposal.optimized,
-        proposal.what_if_candidates,
-        proposal.candidate_headings,
-        proposal.gri_trace.steps,
-    )
-    if proposal.articles and any(outside):
+    else:
+        for part in proposal.parts:
+            given = (part.baseline, part.gri_trace.steps, part.candidate_headings)
+            for name, value in zip(("baseline", "gri_trace", "candidate_headings"), given, strict=True):
+                if not value:
+                    yield Objection("field_missing", f"{_of(part)}the answer classifies without {name}; add it")
+    if proposal.articles and any((*recommended, proposal.candidate_headings, proposal.gri_trace.steps)):
         yield Objection(
             "outside_of_articles", "the answer has codes outside of its articles; put them into the articles"
         )
 
 
-def code_form(inputs: CheckInput) -> Iterator[Objection] | None:
+def code_form(inputs: CheckInput) -> Found:
     """Codes have the digits that their field needs, and are in the schedule."""
-    return _code_faults(inputs) if any(True for _ in _codes(inputs.proposal)) else None
+    edition = inputs.edition
+    for field, code, widths in _codes(inputs.proposal):
+        yield None
+        existing, shown = edition.existing(code) if edition else code, f"{field} {dotted(code)}"
+        if len(code) not in widths:
+            yield Objection("code_width", f"{shown} has {len(code)} digits; give {widths[0]} or its full code")
+        elif existing != code:
+            known = f"only {dotted(existing)} is" if existing else "nor is its chapter"
+            yield Objection("not_in_schedule", f"{shown} is not in the schedule, {known}; choose one that is")
+        elif (
+            edition and field.endswith(_BASELINE) and len(code) == WIDTHS["line"] == len(edition.existing(f"{code}00"))
+        ):
+            yield Objection(
+                "suffix_missing", f"{shown} ends with its line, which has suffixes; give the full ten digits"
+            )
 
 
 def _of(part: Classified) -> str:
@@ -160,145 +165,135 @@ def _of(part: Classified) -> str:
     return f"article {format_value(part.article)}: " if isinstance(part, Article) else ""
 
 
-def _codes(proposal: Proposal) -> Iterator[tuple[str, str, int]]:
-    """Yield each code with its field and the fewest digits that it may have."""
+def _codes(proposal: Proposal) -> Iterator[tuple[str, str, Sequence[int]]]:
+    """Yield each code with its field, and how many digits it may have there."""
+    heading, line = _DIGITS[:1], _DIGITS[2:]
     for part in proposal.parts:
-        yield from ((f"{_of(part)}{_HEADING}", code, WIDTHS["heading"]) for code in part.candidate_headings)
+        of = _of(part)
+        for code in part.candidate_headings:
+            yield f"{of}the candidate heading", code, heading
         for number, step in enumerate(part.gri_trace.steps, 1):
-            yield from (
-                (f"{_of(part)}step {number}: the candidate", code, WIDTHS["heading"]) for code in step.candidates
-            )
-        yield from (
-            (f"{_of(part)}the baseline code", each.hts_code, WIDTHS["line"]) for each in [part.baseline] if each
-        )
-    yield from (("the optimized code", each.hts_code, WIDTHS["line"]) for each in [proposal.optimized] if each)
+            for code in step.candidates:
+                yield f"{of}step {number}: the candidate", code, _DIGITS
+        if part.code:
+            yield f"{of}{_BASELINE}", part.code, line
+    if proposal.optimized:
+        yield "the optimized code", proposal.optimized.hts_code, line
     for what_if in proposal.what_if_candidates:
-        yield f"the what-if {format_value(what_if.id)}: its code", what_if.expected_hts, WIDTHS["subheading"]
+        yield f"the what-if {format_value(what_if.id)}: its code", what_if.expected_hts, _DIGITS[1:]
 
 
-_HEADING = "the candidate heading"
-
-
-def _code_faults(inputs: CheckInput) -> Iterator[Objection]:
-    edition = inputs.edition
-    for field, code, least in _codes(inputs.proposal):
-        existing = edition.existing(code) if edition else code
-        if len(code) < least or (field.endswith(_HEADING) and len(code) > least):
-            yield Objection(
-                "code_width", f"{field} {dotted(code)} has {len(code)} digits; give {least} or its full code"
-            )
-        elif existing != code:
-            known = f"only {dotted(existing)} is" if existing else "nor is its chapter"
-            yield Objection(
-                "not_in_schedule", f"{field} {dotted(code)} is not in the schedule, {known}; choose one that is"
-            )
-    for part in inputs.proposal.parts:
-        code = part.baseline.hts_code if part.baseline else ""
-        if edition and len(code) == WIDTHS["line"] and edition.existing(code) == code == edition.existing(f"{code}00"):
-            text = f"the baseline code {dotted(code)} ends with its line, which has suffixes; give the full ten digits"
-            yield Objection("suffix_missing", f"{_of(part)}{text}")
-
-
-def gri_sequence(inputs: CheckInput) -> Iterable[Objection] | None:
+def gri_sequence(inputs: CheckInput) -> Found:
     """The interpretation rules are used in their legal order (S1 to S8)."""
-    parts = [part for part in inputs.proposal.parts if part.gri_trace.steps]
-    faults = [(part, fault) for part in parts for fault in order_faults(part.gri_trace.steps, part.code)]
-    return [Objection(fault.objection, f"{_of(part)}{fault}") for part, fault in faults] if parts else None
+    for part in inputs.proposal.parts:
+        if steps := part.gri_trace.steps:
+            yield None
+            for fault in order_faults(steps, part.code):
+                yield Objection(fault.objection, f"{_of(part)}{fault}")
 
 
-def essential_character(inputs: CheckInput) -> Iterable[Objection] | None:
+def essential_character(inputs: CheckInput) -> Found:
     """A decision by rule 3(b) names a component of the composition table."""
-    parts = [
-        part
-        for part in inputs.proposal.parts
-        if any(step.rule == "3b" and step.chosen for step in part.gri_trace.steps)
-    ]
-    found: list[Objection] = []
-    for part in parts:
-        character, listed = part.essential_character, [each.component for each in part.composition_table or ()]
-        if character is None or not character.factors:
-            text = "rule 3b decides, but essential_character is missing; give its component and factors"
-            found.append(Objection("character_missing", text))
-        elif _plain(character.component) not in map(_plain, listed):
-            text = (
-                f"the component {format_value(character.component)} is not in the composition table; name one that is"
-            )
-            found.append(Objection("component_not_listed", text))
-    return found if parts else None
+    for part in inputs.proposal.parts:
+        if any(step.rule == "3b" and step.chosen for step in part.gri_trace.steps):
+            yield None
+            character, listed = part.essential_character, [each.component for each in part.composition_table or ()]
+            if character is None or not character.factors:
+                text = "rule 3b decides, but essential_character is missing; give its component and factors"
+                yield Objection("character_missing", text)
+            elif _plain(character.component) not in map(_plain, listed):
+                text = f"the component {format_value(character.component)} is not in the composition table"
+                yield Objection("component_not_listed", f"{text}; name one that is")
 
 
 def _plain(name: str) -> str:
     return single_spaced(name.casefold())
 
 
-def duty(inputs: CheckInput) -> Iterable[Objection] | None:
+def duty(inputs: CheckInput) -> Found:
     """Rates add up, are of the kind that they are called, and are those of the schedule."""
-    parts = [(part, part.baseline) for part in inputs.proposal.parts if part.baseline]
-    found = ((part, fault) for part, baseline in parts for fault in _duty_faults(inputs, baseline))
-    return [Objection(fault.name, f"{_of(part)}{fault.text}") for part, fault in found] if parts else None
+    for part in inputs.proposal.parts:
+        if part.baseline:
+            yield None
+            for name, text in _duty_faults(inputs, part.baseline):
+                yield Objection(name, f"{_of(part)}{text}")
 
 
 def _duty_faults(inputs: CheckInput, part: Classification) -> Iterator[Objection]:
-    rates = (part.duty_breakdown.base_rate_pct, part.duty_breakdown.total_rate_pct, part.duty_rate_pct)
-    general = inputs.judged.general(part.hts_code)
-    if part.duty_basis in {"specific", "compound"} and any(rate is not None for rate in rates):
-        yield Objection("percentage_undue", f"a {part.duty_basis} rate is not a percentage; set all three to null")
+    basis, general = part.duty_basis, inputs.judged.general(part.hts_code)
+    rates = {part.duty_breakdown.base_rate_pct, part.duty_breakdown.total_rate_pct, part.duty_rate_pct}
+    if basis in {"specific", "compound"} and rates != {None}:
+        yield Objection("percentage_undue", f"a {basis} rate is not a percentage; set all three to null")
         return
-    if part.duty_basis in {"free", "ad valorem"} and None in rates:
-        yield Objection("rate_missing", f"the duty basis is {part.duty_basis}, but a rate is null; set all three")
+    if basis in {"free", "ad valorem"} and None in rates:
+        yield Objection("rate_missing", f"the duty basis is {basis}, but a rate is null; set all three")
         return
-    if part.duty_basis == "free" and part.base:
-        yield Objection(
-            "free_with_a_rate", f"the duty basis is free, but the base rate is {part.base:g} %; correct one"
-        )
-    elif general and general.text != duties.WORDED and part.duty_basis != general.kind:
-        text = (
-            f"the general rate of {dotted(part.hts_code)} is {general.text}, which is {general.kind}; correct the duty"
-        )
-        yield Objection("kind_of_rate", text)
+    if basis == "free" and part.base:
+        text = f"the duty basis is free, but the base rate is {part.base:g} %; correct one"
+        yield Objection("free_with_a_rate", text)
+    elif general and general.text != duties.WORDED and basis != general.kind:
+        text = f"the general rate of {dotted(part.hts_code)} is {general.text}, which is {general.kind}"
+        yield Objection("kind_of_rate", f"{text}; correct the duty")
     else:
-        yield from (Objection("base_rate", fault) for fault in duties.rate_faults(inputs.judged, part))
-    yield from (Objection("wrong_sum", fault) for fault in duties.sum_faults(part))
+        for fault in duties.rate_faults(inputs.judged, part):
+            yield Objection("base_rate", fault)
+    for fault in duties.sum_faults(part):
+        yield Objection("wrong_sum", fault)
 
 
-def citations(inputs: CheckInput) -> Iterable[Objection] | None:
+def citations(inputs: CheckInput) -> Found:
     """Each quote stands in its document, and evidence that is there is cited."""
-    if inputs.proposal.citations:
-        return [Objection("citations_invalid", fault) for fault in quotes.quote_faults(inputs.judged)]
-    if not inputs.classifies or not inputs.request.evidence:
-        return None
     names = ", ".join(format_value(document.source_id) for document in inputs.request.evidence)
-    return [
-        Objection("evidence_not_cited", f"the answer does not cite the evidence; quote the deciding words of {names}")
-    ]
+    if inputs.proposal.citations:
+        yield None
+        for fault in quotes.quote_faults(inputs.judged):
+            yield Objection("citations_invalid", fault)
+    elif inputs.classifies and names:
+        yield Objection(
+            "evidence_not_cited", f"the answer does not cite the evidence; quote the deciding words of {names}"
+        )
 
 
-def missing_evidence(inputs: CheckInput) -> Iterable[Objection] | None:
+def missing_evidence(inputs: CheckInput) -> Found:
     """No answer relies on a document that the request does not bring; a refusal for a missing one names it."""
     known = {document.source_id for document in inputs.request.evidence}
     missing = [each.document for each in inputs.proposal.relies_on if each.source_id not in known]
     refusal = inputs.proposal.refusal
     if inputs.classifies:
-        advice = "which is not in the request; classify without it, or refuse"
-        return [
-            Objection("document_not_given", f"the answer relies on {format_value(name)}, {advice}") for name in missing
-        ]
-    if refusal is None or refusal.category != "missing_evidence":
-        return None
-    text = "the refusal for missing evidence names no document; list it in relies_on with source_id null"
-    return [] if missing else [Objection("document_not_named", text)]
+        yield None
+        for name in missing:
+            text = f"the answer relies on {format_value(name)}, which is not in the request"
+            yield Objection("document_not_given", f"{text}; classify without it, or refuse")
+    elif refusal and refusal.category == "missing_evidence":
+        yield None
+        if not missing:
+            text = "the refusal for missing evidence names no document; list it in relies_on with source_id null"
+            yield Objection("document_not_named", text)
 
 
-def savings(inputs: CheckInput) -> Iterable[Objection] | None:
+def savings(inputs: CheckInput) -> Found:
     """What-ifs are lawful changes of the request with steps and proof, at the schedule's rates; the best is named."""
-    dossier = inputs.proposal
-    if not dossier.what_if_candidates and dossier.optimized is None:
-        return None
-    by_what_if = (fault for what_if in dossier.what_if_candidates for fault in _what_if_faults(inputs, what_if))
-    terms = (*duties.what_ifs(inputs.judged), *duties.saving(inputs.judged))
-    # of the rest of these terms the gates know nothing, or say it themselves
-    by_schedule = [Objection(term.name, term.detail) for term in terms if term.name == "optimized_rate"]
-    return [*by_what_if, *_best_faults(inputs), *by_schedule]
+    what_ifs, judged = inputs.proposal.what_if_candidates, inputs.judged
+    if not what_ifs and inputs.proposal.optimized is None:
+        return
+    yield None
+    for what_if in what_ifs:
+        yield from _what_if_faults(inputs, what_if)
+    if len(what_ifs) > MAX_WHAT_IFS or len({each.id for each in what_ifs}) < len(what_ifs):
+        yield Objection("ids_of_what_ifs", f"keep at most {MAX_WHAT_IFS} what-ifs, each with an id of its own")
+    # of the rest of the scorer's terms the gates know nothing, or say it themselves
+    of_best = list(duties.saving(judged))
+    for term in of_best:
+        if term.name == "savings_lever":
+            yield Objection("what_if_not_listed", f"{term.detail}; name the one that does")
+    chosen, difference = inputs.proposal.chosen, duties.duty_delta(judged)
+    # the scorer lets an estimate be smaller, but the pipeline knows both rates
+    if chosen and difference is not None and abs(difference - chosen.estimated_duty_delta) > duties.RATE_TOLERANCE:
+        text = f"optimized minus baseline is {difference:+g} percentage points; estimate the same"
+        yield Objection("delta_differs", text)
+    for term in (*duties.what_ifs(judged), *of_best):
+        if term.name == "optimized_rate":
+            yield Objection(term.name, term.detail)
 
 
 def _what_if_faults(inputs: CheckInput, what_if: WhatIf) -> Iterator[Objection]:
@@ -316,60 +311,37 @@ def _what_if_faults(inputs: CheckInput, what_if: WhatIf) -> Iterator[Objection]:
         yield Objection("saving_above_duty", f"{named} would save {saved}; correct it")
 
 
-def _best_faults(inputs: CheckInput) -> Iterator[Objection]:
-    dossier = inputs.proposal
-    best, chosen, ids = dossier.optimized, dossier.chosen, [each.id for each in dossier.what_if_candidates]
-    if len(ids) > MAX_WHAT_IFS or len(set(ids)) < len(ids):
-        yield Objection("ids_of_what_ifs", f"keep at most {MAX_WHAT_IFS} what-ifs, each with an id of its own")
-    if best and (chosen is None or line_of(chosen.expected_hts) != line_of(best.hts_code)):
-        text = f"no what-if {format_value(best.what_if_id)} leads to {dotted(best.hts_code)}; name the one that does"
-        yield Objection("what_if_not_listed", text)
-    difference = duties.duty_delta(inputs.judged)
-    # the scorer lets an estimate be smaller, but the pipeline knows both rates
-    if chosen and difference is not None and abs(difference - chosen.estimated_duty_delta) > duties.RATE_TOLERANCE:
-        text = f"optimized minus baseline is {difference:+g} percentage points; estimate the same"
-        yield Objection("delta_differs", text)
-
-
-def critic(inputs: CheckInput) -> Iterable[Objection] | None:
+def critic(inputs: CheckInput) -> Found:
     """The critic reports no conflict; its other remarks do not fail the gate."""
-    if inputs.critique is None:
-        return None
     unnamed = "the critic reports a conflict without describing it; check each statement against goods and rules"
-    return [Objection("conflict", single_spaced(conflict) or unnamed) for conflict in inputs.critique.conflicts]
+    if inputs.critique:
+        yield None
+        for conflict in inputs.critique.conflicts:
+            yield Objection("conflict", single_spaced(conflict) or unnamed)
 
 
-def refusal(inputs: CheckInput) -> Iterator[Objection] | None:
+def refusal(inputs: CheckInput) -> Found:
     """A refusal has a reason and a question; one out of scope needs no question."""
-    return None if inputs.classifies or inputs.proposal.refusal is None else _refusal_faults(inputs.proposal)
+    said = inputs.proposal.refusal
+    if said and not inputs.classifies:
+        yield None
+        if not said.reason.strip():
+            yield Objection("reason_missing", "the refusal has no reason; state what prevents a classification")
+        if said.category != "out_of_scope" and not any(map(str.strip, said.questions)):
+            yield Objection("question_missing", "the refusal has no question; ask for the fact that would decide")
 
 
-def _refusal_faults(proposal: Proposal) -> Iterator[Objection]:
-    said = proposal.refusal
-    if said and not said.reason.strip():
-        yield Objection("reason_missing", "the refusal has no reason; state what prevents a classification")
-    if said and said.category != "out_of_scope" and not any(map(str.strip, said.questions)):
-        yield Objection("question_missing", "the refusal has no question; ask for the fact that would decide")
-
-
-def composition(inputs: CheckInput) -> Iterable[Objection] | None:
+def composition(inputs: CheckInput) -> Found:
     """Shares by weight, and those by value, add up to 100 percent, if all of them are known."""
-    tables = [part.composition_table or () for part in inputs.proposal.parts]
-    columns = [
-        (name, [getattr(each, f"{name}_pct") for each in table]) for table in tables for name in ("weight", "value")
-    ]
-    sums = [(name, math.fsum(shares)) for name, shares in columns if shares and None not in shares]
-    return (
-        [
-            Objection(
-                "shares", f"the shares by {name} add up to {total:g} %, not 100 %; correct them, or set them to null"
-            )
-            for name, total in sums
-            if abs(total - TOTAL_PCT) > SHARES_TOLERANCE
-        ]
-        if sums
-        else None
-    )
+    for part in inputs.proposal.parts:
+        for name in ("weight", "value"):
+            shares = [getattr(each, f"{name}_pct") for each in part.composition_table or ()]
+            if shares and None not in shares:
+                yield None
+                total = math.fsum(shares)
+                if abs(total - TOTAL_PCT) > SHARES_TOLERANCE:
+                    text = f"the shares by {name} add up to {total:g} %, not 100 %; correct them, or set them to null"
+                    yield Objection("shares", text)
 
 
 CHECKS: Mapping[str, Check] = {
@@ -389,17 +361,18 @@ CHECKS: Mapping[str, Check] = {
 """The gates by name, in the order of their numbers from 0; each sends a proposal back when it objects."""
 
 
-def run_checks(inputs: CheckInput, checks: Iterable[str] = tuple(CHECKS)) -> tuple[CheckResult, ...]:
-    """Run gates, whatever the others decide, so that one revision can correct all faults."""
-    return tuple(_result(name, CHECKS[name](inputs)) for name in checks)
+def run_checks(inputs: CheckInput) -> tuple[CheckResult, ...]:
+    """Run all gates, whatever the others decide, so that one revision can correct all faults."""
+    return tuple(_result(rule, name, check(inputs)) for rule, (name, check) in enumerate(CHECKS.items()))
 
 
 def unread_proposal(problems: Iterable[str]) -> CheckResult:
     """Return the result of the gate `form` for an answer that is no proposal: no other gate can check it."""
-    return _result("form", [Objection("proposal_form", problem) for problem in problems])
+    return _result(0, "form", (Objection("proposal_form", problem) for problem in problems))
 
 
-def _result(name: str, found: Iterable[Objection] | None) -> CheckResult:
-    objections = tuple(found or ())
-    decision: Decision = "skip" if found is None else "fail" if objections else "pass"
-    return CheckResult(name, list(CHECKS).index(name), decision, objections)
+def _result(rule: int, name: str, found: Iterable[Objection | None]) -> CheckResult:
+    examined = list(found)
+    objections = tuple(filter(None, examined))
+    decision: Decision = "fail" if objections else "pass" if examined else "skip"
+    return CheckResult(name, rule, decision, objections)

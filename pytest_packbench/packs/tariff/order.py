@@ -18,13 +18,13 @@ if TYPE_CHECKING:
     from pytest_packbench.packs.tariff.notation import Level
 
 THIRD = frozenset({"3a", "3b", "3c"})
+BEFORE_FOURTH = frozenset({"1", "6", "2a", "2b", *THIRD})
 AFTER_OPENING = frozenset({"2a", "2b", *THIRD, "4"})
 """Rules that are used only where rule 1 or, below the heading, rule 6 leaves a level open."""
 PACKING = frozenset({"5a", "5b"})
 PREVIOUS = {"3b": "3a", "3c": "3b"}
 GARMENTS = frozenset({*map(str, range(6101, 6115)), *map(str, range(6201, 6212))})
 """The headings of textile garments in section XI note 14."""
-_LEVELS = tuple(WIDTHS)
 _SEVERAL = 2
 
 
@@ -49,19 +49,23 @@ class Fault(NamedTuple):
 
 
 class _At(NamedTuple):
-    """A step of a trace, and the steps before it without those on packing."""
+    """A step of a trace, the steps before it without those on packing, and the whole trace."""
 
     step: Step
     before: Sequence[Step]
+    trace: Sequence[Step]
 
-    def last(self, *rules: str, level: Level | None = None) -> Step | None:
-        """Return the last step before this one at its level, or another, limited to some rules."""
-        at_level = (each for each in reversed(self.before) if each.level == (level or self.step.level))
-        return next((each for each in at_level if not rules or each.rule in rules), None)
+    def steps(self, level: Level) -> list[Step]:
+        """Return the steps before this one at a level."""
+        return [each for each in self.before if each.level == level]
 
-    def choice(self, level: Level) -> str | None:
-        """Return the code that was chosen last at a level; None if it is not decided."""
-        return next((each.chosen for each in reversed(self.before) if each.level == level and each.chosen), None)
+    def last(self, *rules: str) -> Step | None:
+        """Return the last step before this one at its level by one of some rules."""
+        return next((each for each in reversed(self.steps(self.step.level)) if each.rule in rules), None)
+
+    def is_decided(self, level: Level) -> bool:
+        """Return whether a code was chosen at a level."""
+        return any(each.chosen for each in self.steps(level))
 
     @property
     def opening(self) -> Step | None:
@@ -74,131 +78,143 @@ class _At(NamedTuple):
         return self.last(PREVIOUS[self.step.rule]) if self.step.rule in PREVIOUS else None
 
     @property
+    def is_settled(self) -> bool:
+        """Whether one of rules 1 to 3, or 6, decides the level, before or after this step."""
+        others = (each for each in self.trace if each.level == self.step.level and each.rule in BEFORE_FOURTH)
+        return any(each.chosen for each in others)
+
+    @property
     def above(self) -> str:
-        """The code chosen at the nearest level above; empty without one."""
-        levels = _LEVELS[: _LEVELS.index(self.step.level)]
-        return next((code for level in reversed(levels) if (code := self.choice(level))), "")
+        """The code chosen last at the nearest level above; empty without one."""
+        chosen = (each.chosen for each in reversed(self.before) if each.chosen)
+        return max((code for code in chosen if len(code) < WIDTHS[self.step.level]), key=len, default="")
 
     @property
     def is_below(self) -> bool:
         """Whether the step is below a heading that is decided."""
-        return self.step.level != "heading" and self.choice("heading") is not None
+        return self.step.level != "heading" and self.is_decided("heading")
 
-    def follows(self, *levels: str) -> bool:
-        """Return whether a step at one of some levels was taken before."""
-        return any(each.level in levels for each in self.before)
-
-
-class _Row(NamedTuple):
-    order: str
-    objection: str
-    applies: Callable[[_At], object]
-    text: str
+    @property
+    def is_late(self) -> bool:
+        """Whether a step at a level below was taken before."""
+        return any(WIDTHS[each.level] > WIDTHS[self.step.level] for each in self.before)
 
 
-ORDER: tuple[_Row, ...] = (
-    _Row(
+ORDER: tuple[tuple[str, str, Callable[[_At], object], str], ...] = (
+    (
         "S1",
         "opening_rule_missing",
         lambda at: at.step.rule in AFTER_OPENING and at.opening is None,
         "rule {rule} is used before rule 1 or 6 was tried on the {level}; add that rule first",
     ),
-    _Row(
+    (
         "S1",
         "opening_rule_decided",
         lambda at: at.opening and at.opening.chosen,
         "rule {rule} is used although rule 1 or 6 decided the {level}; remove this step, or show the tie",
     ),
-    _Row(
+    (
         "S1",
         "opening_tie_of_one",
         lambda at: at.opening and at.opening.outcome == "tied" and len({*at.opening.candidates}) < _SEVERAL,
         "rule {rule} follows a tie of fewer than two codes; name each code that remains, or let that step decide",
     ),
-    _Row(
+    (
         "S2",
         "third_rule_skipped",
         lambda at: at.step.rule in PREVIOUS and at.previous is None,
         "rule {rule} is used before the one above it in rule 3; first show that that one does not decide",
     ),
-    _Row(
+    (
         "S2",
         "third_rule_decided",
         lambda at: at.previous and at.previous.chosen,
         "rule {rule} is used although the one above it in rule 3 decided; remove this step",
     ),
-    _Row(
+    (
         "S2",
         "not_the_last_code",
         lambda at: at.step.rule == "3c" and at.step.chosen and at.step.chosen != max(at.step.candidates),
         "rule 3c takes the last candidate in number order; choose that one",
     ),
-    _Row(
+    (
         "S4",
         "sixth_rule_on_headings",
         lambda at: at.step.level == "heading" and at.step.rule == "6",
         "rule 6 compares headings; use rules 1 to 4 for headings and rule 6 for the levels below",
     ),
-    _Row(
+    (
         "S4",
         "heading_too_late",
         lambda at: (
-            at.step.level == "heading"
-            and at.step.rule != "6"
-            and not at.step.rule.startswith("us")
-            and at.follows(*_LEVELS[1:])
+            at.step.level == "heading" and at.step.rule != "6" and not at.step.rule.startswith("us") and at.is_late
         ),
         "the heading is compared after a level below it; decide the heading first",
     ),
-    _Row(
+    (
         "S4",
         "heading_not_decided",
         lambda at: at.step.level != "heading" and not at.is_below,
         "a {level} is compared before a heading is decided; decide the heading first",
     ),
-    _Row(
+    (
         "S4",
         "subheading_not_decided",
         lambda at: (
             at.is_below
             and at.step.level in {"line", "suffix"}
-            and at.follows("subheading")
-            and at.choice("subheading") is None
+            and at.steps("subheading")
+            and not at.is_decided("subheading")
         ),
         "a {level} is compared before the subheading is decided; decide the subheading first",
     ),
-    _Row(
+    (
         "S4",
         "subheading_too_late",
-        lambda at: at.is_below and at.step.level == "subheading" and at.follows("line", "suffix"),
+        lambda at: at.is_below and at.step.level == "subheading" and at.is_late,
         "the subheading is compared after a level below it; move this step before them",
     ),
-    _Row(
+    (
         "S4",
         "not_under_the_choice",
         lambda at: at.is_below and not all(is_under(code, at.above) for code in at.step.candidates),
         "a {level} that is not under the code chosen above it; compare only codes under that one",
     ),
-    _Row(
+    (
         "S5",
         "third_rule_alone",
         lambda at: at.step.rule in THIRD and len({*at.step.candidates}) < _SEVERAL,
         "rule {rule} needs at least two codes to choose from; name the other codes, or use rule 1 alone",
     ),
-    _Row(
+    (
         "S6",
         "garments_as_a_set",
         lambda at: at.step.as_set and len(GARMENTS & {code[:4] for code in at.step.candidates}) >= _SEVERAL,
         "garments of several headings are a set, which section XI note 14 forbids; classify each in its own heading",
     ),
-    _Row(
+    (
         "S8",
         "suffix_before_line",
-        lambda at: at.step.level == "suffix" and at.choice("line") is None,
+        lambda at: at.step.level == "suffix" and not at.is_decided("line"),
         "the suffix is compared before the 8-digit line is decided; add the step for the line",
     ),
+    # rule 4 is for goods that rules 1 to 3 cannot classify; a tie is not such a case, as 3(c) breaks it
+    (
+        "S3",
+        "fourth_rule_undue",
+        lambda at: at.step.rule == "4" and at.is_settled,
+        "rule 4 is used although another rule decided the {level}; remove one of them",
+    ),
+    (
+        "S3",
+        "fourth_rule_after_tie",
+        lambda at: (
+            at.step.rule == "4" and not at.is_settled and (last := at.last(*BEFORE_FOURTH)) and last.outcome == "tied"
+        ),
+        "rule 4 follows a tie; break the tie by rule 3, if necessary by 3c",
+    ),
 )
-"""What is out of order at a single step."""
+"""What is out of order at a single step: the rule of the order, the objection, whether it applies, and its text."""
 
 
 def order_faults(steps: Sequence[Step], code: str | None) -> Iterator[Fault]:
@@ -208,29 +224,13 @@ def order_faults(steps: Sequence[Step], code: str | None) -> Iterator[Fault]:
         steps: the steps in the order taken.
         code: the code of the goods as digits, which the trace has to lead to; None if there is none.
     """
-    numbered = [(number, step) for number, step in enumerate(steps, 1) if step.rule not in PACKING]
-    for index, (number, step) in enumerate(numbered):
-        at = _At(step, [each for _, each in numbered[:index]])
-        for row in ORDER:
-            if row.applies(at):
-                yield Fault(row.order, row.objection, number, row.text.format(rule=step.rule, level=step.level))
-        yield from _fourth_rule(at, number, [each for _, each in numbered])
+    for number, step in enumerate(steps, 1):
+        before = [each for each in steps[: number - 1] if each.rule not in PACKING]
+        for order, objection, applies, text in ORDER if step.rule not in PACKING else ():
+            if applies(_At(step, before, steps)):
+                yield Fault(order, objection, number, text.format(rule=step.rule, level=step.level))
     if code is not None:
         yield from _end(steps, code)
-
-
-def _fourth_rule(at: _At, number: int, steps: Sequence[Step]) -> Iterator[Fault]:
-    """S3: rule 4 is for goods that rules 1 to 3 cannot classify; a tie is not such a case, as 3(c) breaks it."""
-    if at.step.rule != "4":
-        return
-    others = [step for step in steps if step.level == at.step.level and step.rule in {"1", "6", *AFTER_OPENING - {"4"}}]
-    last = at.last("1", "6", *AFTER_OPENING - {"4"})
-    if any(step.chosen for step in others):
-        text = f"rule 4 is used although another rule decided the {at.step.level}; remove one of them"
-        yield Fault("S3", "fourth_rule_undue", number, text)
-    elif last and last.outcome == "tied":
-        text = "rule 4 follows a tie; break the tie by rule 3, if necessary by 3c"
-        yield Fault("S3", "fourth_rule_after_tie", number, text)
 
 
 def _end(steps: Sequence[Step], code: str) -> Iterator[Fault]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from pydantic import BaseModel, ValidationError
 
@@ -47,54 +47,41 @@ _NO_RESULT = (
 )
 
 
-class Document(NamedTuple):
-    """A JSON document of a file: its place, the name of the file, and its content."""
+class StoredResult(BaseModel):
+    """A result as `scripts/record_fixture.py` of the original writes it; one that stands alone answers no request.
+
+    Attributes:
+        place: its file.
+        name: the name of the file, without its suffix.
+        result: the result.
+        request: what it answers; None if the file does not say it.
+        metadata: the model that gave it, and when.
+    """
 
     place: str
     name: str
-    content: Any
-
-
-class Metadata(BaseModel):
-    """What gave a recorded result, and when."""
-
-    model_provider: str = _UNKNOWN
-    model_id: str = _UNKNOWN
-    timestamp: str | None = None
-
-
-class Recorded(BaseModel):
-    """A result as `scripts/record_fixture.py` of the original writes it; one that stands alone answers no request."""
-
     result: dict[str, Any]
     request: dict[str, Any] | None = None
-    metadata: Metadata = Metadata()
-
-
-class StoredResult(NamedTuple):
-    """A result, its file and the name of that."""
-
-    place: str
-    name: str
-    recorded: Recorded
+    metadata: dict[str, Any] = {}
 
     def belongs_to(self, case: Any) -> bool:
         """Return whether it answers a case of the original: its request, else by the name of the file."""
-        asked, known = self.recorded.request, case if isinstance(case, dict) else {}
-        return self.name == known.get("id") if asked is None else _asked(asked) == _asked(known.get("input"))
+        known = case if isinstance(case, dict) else {}
+        return (
+            self.name == known.get("id") if self.request is None else _asked(self.request) == _asked(known.get("input"))
+        )
 
     @property
     def recording(self) -> dict[str, Any]:
         """The cassette, without case and input."""
-        metadata = self.recorded.metadata
         return {
             "origin": "recorded",
-            "llm_backend": metadata.model_provider,
-            "llm_model": metadata.model_id,
-            "recorded_at": metadata.timestamp,
+            "llm_backend": self.metadata.get("model_provider", _UNKNOWN),
+            "llm_model": self.metadata.get("model_id", _UNKNOWN),
+            "recorded_at": self.metadata.get("timestamp"),
             # the version of the pack that scored it there is not one of ours
             "conditions": {"target": {"kind": "python", "address": RESULTS}, "pack": {"name": PACK}},
-            "exchanges": [{"role": "verify", "answer": document(self.recorded.result)}],
+            "exchanges": [{"role": "verify", "answer": document(self.result)}],
         }
 
 
@@ -142,25 +129,21 @@ class WhiteBox(Importer):
 
     def read(self, arguments: argparse.Namespace) -> Iterator[CaseDraft | SourceRemark]:
         """Yield the cases of one suite with their recordings, then what became of the other files."""
-        found = list(_results(arguments))
-        results, used = [each for each in found if isinstance(each, StoredResult)], set()
-        for case in _documents((arguments.folder / _CASES).rglob(_FILES)):
-            if isinstance(case, SourceFlaw):
-                yield case
-                continue
-            own = [result for result in results if result.belongs_to(case.content)]
-            used |= {result.place for result in own}
-            different = next((each for each in own if each.recorded.result != own[0].recorded.result), None)
+        found, cases = list(_results(arguments)), list(_documents((arguments.folder / _CASES).rglob(_FILES)))
+        for place, case in cases:
+            own = [each for each in found if isinstance(each, StoredResult) and each.belongs_to(case)]
+            different = next((each for each in own if each.result != own[0].result), None)
             if different:
                 # nothing says which of them is the right one
-                message = f"another result of {case.place} than {own[0].place}, so none was imported; remove one"
+                message = f"another result of {place} than {own[0].place}, so none was imported; remove one"
                 yield SourceFlaw(place=different.place, message=message)
             recording = own[0].recording if own and not different else None
-            yield CaseDraft(place=case.place, case=to_case(case.content), recording=recording)
+            is_read = not isinstance(case, SourceFlaw)
+            yield CaseDraft(place=place, case=to_case(case), recording=recording) if is_read else case
         for each in found:
             if isinstance(each, SourceRemark):
                 yield each
-            elif each.place not in used:
+            elif not any(each.belongs_to(case) for _, case in cases):
                 yield SourceRemark(place=each.place, message="no case of the suite has its request, or its name as id")
 
     def files(self, arguments: argparse.Namespace) -> Mapping[str, str]:
@@ -177,34 +160,33 @@ def source_suites(folder: Path) -> list[Path]:
     return []
 
 
-def _documents(files: Iterable[Path]) -> Iterator[Document | SourceFlaw]:
-    """Yield the JSON documents of files, sorted by their place."""
-    for file in sorted(files):
-        place = file.as_posix()
+def _documents(files: Iterable[Path]) -> Iterator[tuple[str, Any]]:
+    """Yield the place of each file, sorted, with its JSON document, or with why it has none."""
+    for place in sorted(file.as_posix() for file in files):
         try:
-            yield Document(place, file.stem, parse_json(read_regular(file, _IMPORT), _IMPORT))
+            yield place, parse_json(read_regular(place, _IMPORT), _IMPORT)
         except OSError as error:
-            yield SourceFlaw(place=place, message=why_unreadable(error))
+            yield place, SourceFlaw(place=place, message=why_unreadable(error))
         except JsonError as error:
-            yield SourceFlaw(place=place, message=str(error))
+            yield place, SourceFlaw(place=place, message=str(error))
 
 
 def _results(arguments: argparse.Namespace) -> Iterator[StoredResult | SourceRemark]:
     """Yield the results of a suite: those in its folder, and those of `--results`."""
     files = {file for place in arguments.results for file in ([place] if place.is_file() else place.rglob(_FILES))}
-    for each in _documents(file for file in files if arguments.folder / _CASES not in file.parents):
-        yield each if isinstance(each, SourceFlaw) else _result(each)
+    for place, content in _documents(file for file in files if arguments.folder / _CASES not in file.parents):
+        yield content if isinstance(content, SourceFlaw) else _result(place, content)
 
 
-def _result(found: Document) -> StoredResult | SourceRemark:
-    content = found.content if isinstance(found.content, dict) else {}
-    if not {"result", "status"} & content.keys():
-        return SourceRemark(place=found.place, message=_NO_RESULT)
+def _result(place: str, content: Any) -> StoredResult | SourceRemark:
+    whole = content if isinstance(content, dict) else {}
+    if not {"result", "status"} & whole.keys():
+        return SourceRemark(place=place, message=_NO_RESULT)
+    recorded = whole if "result" in whole else {"result": whole}
     try:
-        recorded = Recorded.model_validate(content if "result" in content else {"result": content})
+        return StoredResult.model_validate({**recorded, "place": place, "name": Path(place).stem})
     except ValidationError as error:
-        return SourceFlaw(place=found.place, message=str(first_problem(error, content)))
-    return StoredResult(found.place, found.name, recorded)
+        return SourceFlaw(place=place, message=str(first_problem(error, content)))
 
 
 def _asked(request: Any) -> Any:

@@ -50,7 +50,9 @@ def _document(result: dict[str, Any]) -> dict[str, Any]:
     if last.get("sequence_violations"):
         in_order = False
     base, best = (_part(dossier.get(name) or {}) for name in ("baseline", "optimized"))
-    code, delta = (best or base or {}).get("hts_code"), _delta(base, best)
+    code = (best or base or {}).get("hts_code")
+    rates: list[Any] = [part and part["duty_rate_pct"] for part in (base, best)]
+    delta = 0.0 if None in rates else rates[1] - rates[0]
     # a lower rate is a lever, if none is listed
     levers = (stated.get("lever_proof") or {}).get("selected_levers") or ([{}] if delta < 0 else [])
     return {
@@ -71,12 +73,6 @@ def _part(plain: dict[str, Any]) -> dict[str, Any] | None:
     total = (plain.get("duty_breakdown") or {}).get("total_rate_pct")
     rate = plain.get("duty_rate_pct") if total is None else total
     return {"hts_code": plain["hts_code"], "duty_rate_pct": None if rate is None else float(rate)}
-
-
-def _delta(base: dict[str, Any] | None, best: dict[str, Any] | None) -> float:
-    """Return the optimised rate minus the baseline's, percentage points; 0 where either is not stated."""
-    before, after = (part["duty_rate_pct"] if part else None for part in (base, best))
-    return 0.0 if before is None or after is None else after - before
 
 
 def _lever(number: int, plain: dict[str, Any], code: str, delta: float) -> dict[str, Any]:
