@@ -45,12 +45,13 @@ class Flaw(NamedTuple):
     expected: str
 
 
-def _refused(flaws: Iterable[Flaw]) -> ValidationError:
-    """Return flaws as one error, each with its location."""
+def _refuse(flaws: Iterable[Flaw]) -> None:
+    """Raise flaws, if there are any, as one error with the location of each."""
     details = [
         InitErrorDetails(type=misfit(wrong, expected), loc=place, input=None) for place, wrong, expected in flaws
     ]
-    return ValidationError.from_exception_data("tariff", details)
+    if details:
+        raise ValidationError.from_exception_data("tariff", details)
 
 
 def _range(value: tuple[float, ...]) -> tuple[float, ...]:
@@ -395,9 +396,7 @@ class TariffSuiteConfig(SuiteConfig):
             if name not in DECISIONS:
                 raise misfit(f'got the case type "{name}" in thresholds.by_type', f"one of {', '.join(DECISIONS)}")
             limits += [(threshold, accepts) for accepts in DECISIONS[name]]
-        flaws = [each for limit, accepts in limits for each in self._undecided(("thresholds",), limit, accepts=accepts)]
-        if flaws:
-            raise _refused(flaws)
+        _refuse(flaw for limit, accepts in limits for flaw in self._undecided(("thresholds",), limit, accepts=accepts))
         return self
 
     def _undecided(
@@ -434,7 +433,7 @@ class TariffSuiteConfig(SuiteConfig):
             ("expected", "threshold"),
             self.threshold_of(case),
             accepts=expected.expected_accept,
-            allowed=bool(expected.allowed_hts) or any(article.allowed_hts for article in articles),
+            allowed=any(expected.codes("allowed_hts")),
             articles=len(articles),
         )
 
@@ -451,9 +450,7 @@ class TariffSuiteConfig(SuiteConfig):
             @model_validator(mode="after")
             def _check_expectations(self) -> Self:
                 # the suite knows its own models
-                flaws = list(rules._flaws_of(self))
-                if flaws:
-                    raise _refused(flaws)
+                _refuse(rules._flaws_of(self))
                 return self
 
         return CaseOfSuite
