@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from pytest_packbench.packs import functions_into
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Iterator
+    from collections.abc import Collection, Iterable, Iterator
     from contextlib import AbstractContextManager
     from pathlib import Path
 
@@ -28,31 +28,16 @@ class PackError(ValueError):
     """A pack can't be loaded: which one and why, in one line."""
 
 
-def _tariff() -> Pack:
-    from pytest_packbench.packs.tariff.pack import TariffPack
-
-    return TariffPack()
-
-
-def _generic() -> Pack:
-    from pytest_packbench.packs.generic.pack import GenericPack
-
-    return GenericPack()
-
-
-def _agent_safety() -> Pack:
-    from pytest_packbench.packs.agent_safety.pack import AgentSafetyPack
-
-    return AgentSafetyPack()
-
-
-_BUILTIN: Mapping[str, Callable[[], Pack]] = {"tariff": _tariff, "generic": _generic, "agent_safety": _agent_safety}
+_BUILTIN: Mapping[str, EntryPoint] = {
+    name: EntryPoint(name, f"pytest_packbench.packs.{name}.pack:{pack}", GROUP)
+    for name, pack in {"tariff": "TariffPack", "generic": "GenericPack", "agent_safety": "AgentSafetyPack"}.items()
+}
 """The packs that come with the package; each is imported when it is first looked up."""
 
 
 def builtin() -> dict[str, Pack]:
     """Return the packs that come with the package, by name; they are imported by this call."""
-    return {name: load() for name, load in _BUILTIN.items()}
+    return {name: _load(entry_point, name) for name, entry_point in _BUILTIN.items()}
 
 
 class Packs(Mapping[str, "Pack"]):
@@ -79,7 +64,7 @@ class Packs(Mapping[str, "Pack"]):
             PackError: it can't be loaded.
         """
         if name not in self._loaded:
-            self._loaded[name] = _BUILTIN[name]() if name in _BUILTIN else _load(self._entry_points[name], name)
+            self._loaded[name] = _load(_BUILTIN.get(name) or self._entry_points[name], name)
         return self._loaded[name]
 
     def __contains__(self, name: object) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from typing import TYPE_CHECKING, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 from pytest_packbench.files import walk
 from pytest_packbench.model.errors import json_pointer
@@ -55,12 +55,13 @@ Flaw: TypeAlias = tuple[str, str, str]
 """What a lint rule found: JSON pointer, name of the rule, what is wrong and what to do."""
 
 
-class _Mention(NamedTuple):
-    """A code or heading that a text mentions; `code` has its digits, or is empty if it is spelt out in words."""
-
-    excerpt: str
-    code: str
-    rule: str
+_Mention: TypeAlias = tuple[str, str, str]
+"""A code or heading in a text: how it stands there, its digits (none if it is spelt out), and the rule against it."""
+_MESSAGES = {
+    "leak_ruling": 'the text names the ruling "{}"; remove it',
+    "leak_conclusion": 'the text contains "{}"; remove it, the conclusion is the target\'s task',
+    "planted_code_allowed": 'the planted code "{}" is not forbidden; add it to must_not_hts',
+}
 
 
 def leaks(case: TariffCase, _: object) -> Iterator[Flaw]:
@@ -74,8 +75,8 @@ def leaks(case: TariffCase, _: object) -> Iterator[Flaw]:
         if isinstance(text, str)
     }
     for pointer, text in texts.items():
-        for rule, message in (*_codes_in(text, case), *_words_in(text, case)):
-            yield pointer, rule, message
+        for rule, excerpt in _found(text, case):
+            yield pointer, rule, _MESSAGES.get(rule, 'the text contains "{}"; remove it').format(excerpt)
     if PLANTED_CODE in case.notes.tags and not any(map(_mentions, texts.values())):
         message = f"the text contains no code; remove the tag {PLANTED_CODE}"
         yield "/notes/tags", "planted_code_absent", message
@@ -85,46 +86,37 @@ def leaks(case: TariffCase, _: object) -> Iterator[Flaw]:
             yield f"/input/options/candidate_chapters/{index}", "leak_chapter", message
 
 
-def _codes_in(text: str, case: TariffCase) -> Iterator[tuple[str, str]]:
-    """Yield the rule and the message of each code or heading that may not be in the text."""
-    mentions, preferred = _mentions(text), [digits(code) for code in case.expected.all_preferred]
+def _found(text: str, case: TariffCase) -> Iterator[tuple[str, str]]:
+    """Yield the rule and the excerpt of each code, heading, ruling and conclusion that may not be in a text."""
+    mentions, preferred = _mentions(text), list(map(digits, case.expected.all_preferred))
     forbidden = [code for _, code in case.expected.codes("must_not_hts")]
     for excerpt, code, rule in mentions:
         if code and any(is_under(each, code) for each in preferred):
-            yield "leak_gold", _removed(excerpt)
+            yield "leak_gold", excerpt
         elif PLANTED_CODE not in case.notes.tags:
-            yield rule, _removed(excerpt)
+            yield rule, excerpt
         elif len(code) >= _HEADING and not any(is_under(code, each) or is_under(each, code) for each in forbidden):
-            yield "planted_code_allowed", f'the planted code "{excerpt}" is not forbidden; add it to must_not_hts'
+            yield "planted_code_allowed", excerpt
     for sequence in _DIGIT_SEQUENCE.findall(text):
-        is_reported = any(each.excerpt in sequence or sequence in each.excerpt for each in mentions)
+        is_reported = any(excerpt in sequence or sequence in excerpt for excerpt, *_ in mentions)
         plain = digits(sequence)
         # its subheading alone, or its line among other digits
         if not is_reported and any(plain == code[:_SUBHEADING] or code[:_LINE] in plain for code in preferred):
-            yield "leak_gold", _removed(sequence)
-
-
-def _words_in(text: str, case: TariffCase) -> Iterator[tuple[str, str]]:
-    """Yield the rule and the message of each name of a ruling in the text, and of each conclusion."""
+            yield "leak_gold", sequence
     _, _, ruling = case.notes.source.partition(":")
     for name in _RULING.findall(text) or ([ruling] if ruling and ruling in text else []):
-        yield "leak_ruling", f'the text names the ruling "{name}"; remove it'
+        yield "leak_ruling", name
     for excerpt in _CONCLUSION.findall(text):
-        yield "leak_conclusion", f"{_removed(excerpt)}, the conclusion is the target's task"
-
-
-def _removed(excerpt: str) -> str:
-    return f'the text contains "{excerpt}"; remove it'
+        yield "leak_conclusion", excerpt
 
 
 def _mentions(text: str) -> list[_Mention]:
-    codes = [_Mention(match, digits(match), "leak_code") for match in _CODES.findall(text)]
+    codes = [(match, digits(match), "leak_code") for match in _CODES.findall(text) if chapter(match) != "00"]
     headings = [
-        _Mention(match[0], digits(number).zfill(2), "leak_heading")
+        (match[0], digits(number).zfill(2), "leak_heading")
         for match in _HEADINGS.finditer(text)
         for number in re.findall(r"\d[\d.]*", match[1])
         # the pattern of codes already matches "heading 6402.99"
         if not _CODES.match(number)
     ]
-    words = [_Mention(match, "", "leak_heading") for match in _IN_WORDS.findall(text)]
-    return [*(each for each in codes if chapter(each.code) != "00"), *headings, *words]
+    return [*codes, *headings, *((match, "", "leak_heading") for match in _IN_WORDS.findall(text))]

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import re
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, NamedTuple, Self, TypeAlias, get_args
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, NamedTuple, Self, TypeAlias
 
 from pydantic import AfterValidator, Field, StringConstraints, ValidationError, model_validator
 from pydantic_core import InitErrorDetails
@@ -46,19 +45,13 @@ class Flaw(NamedTuple):
     expected: str
 
 
-def _refused(flaws: Iterable[Flaw]) -> ValidationError:
-    """Return flaws as one error, each with its location."""
+def _refuse(flaws: Iterable[Flaw]) -> None:
+    """Raise flaws, if there are any, as one error with the location of each."""
     details = [
         InitErrorDetails(type=misfit(wrong, expected), loc=place, input=None) for place, wrong, expected in flaws
     ]
-    return ValidationError.from_exception_data("tariff", details)
-
-
-def _rule(value: str) -> str:
-    plain = re.sub(r"[^a-z0-9_]", "", value.lower()).removeprefix("gri").strip("_")
-    if plain not in get_args(Rule):
-        raise ValueError(value)
-    return plain
+    if details:
+        raise ValidationError.from_exception_data("tariff", details)
 
 
 def _range(value: tuple[float, ...]) -> tuple[float, ...]:
@@ -71,7 +64,6 @@ def _range(value: tuple[float, ...]) -> tuple[float, ...]:
 DutyRange = Annotated[
     ListOf[float], AfterValidator(_range), Expected("two numbers in percentage points, the lower one first")
 ]
-RuleName = Annotated[str, AfterValidator(_rule), Expected(f"one of {', '.join(get_args(Rule))}")]
 Code = Annotated[
     str,
     StringConstraints(pattern=rf"^[0-9]{{2}}$|{CODE}"),
@@ -215,7 +207,7 @@ class TariffExpected(StrictModel):
     savings: Savings | None = None
     must_cite: ListOf[Text] | None = None
     must_not_cite: ListOf[Text] | None = None
-    expected_rule: RuleName | None = None
+    expected_rule: Rule | None = None
     threshold: Threshold | None = None
 
     @property
@@ -404,37 +396,30 @@ class TariffSuiteConfig(SuiteConfig):
             if name not in DECISIONS:
                 raise misfit(f'got the case type "{name}" in thresholds.by_type', f"one of {', '.join(DECISIONS)}")
             limits += [(threshold, accepts) for accepts in DECISIONS[name]]
-        flaws = [each for limit, accepts in limits for each in self._undecided(("thresholds",), limit, accepts=accepts)]
-        if flaws:
-            raise _refused(flaws)
+        _refuse(flaw for limit, accepts in limits for flaw in self._undecided(("thresholds",), limit, accepts=accepts))
         return self
 
     def _undecided(
         self, location: Location, threshold: float, *, accepts: bool, allowed: bool = True, articles: int = 0
     ) -> Iterator[Flaw]:
-        """Yield each kind of wrong answer, or of wrong refusal, that passes at a threshold, 0 to 1."""
-        points_of = {"a refusal of the wrong category": self.scoring.wrong_refusal_category}
-        for answer, points in self._wrong_answers(articles, allowed=allowed) if accepts else points_of.items():
-            if points >= threshold - TOLERANCE:
-                of = f" for one article of {articles}" if articles else ""
-                wrong = f"{answer}{of} passes: up to {min(1.0, points):.4g} points, threshold {threshold:g}"
-                yield Flaw(location, wrong, "a higher threshold, or fewer points")
+        """Yield the wrong answer, or the wrong refusal, with the most points, if it passes at a threshold, 0 to 1.
 
-    def _wrong_answers(self, articles: int, *, allowed: bool) -> Iterator[tuple[str, float]]:
-        """Yield what may be wrong with a code, of several articles with one of them, and the most points for it."""
-        scoring, count, unreasoned = self.scoring, articles or 1, "without allow_pass: REASON, "
-        # only an allowed code for one article leaves a match of all, and so the bonus
+        Of several articles, one has a wrong code, which leaves no match of all, and so no bonus.
+        """
+        scoring, count, unreasoned = self.scoring, articles or 1, self.allow_pass is None
         bonus = 0.0 if articles else scoring.bonus
-        earned = {"a wrong code of the right chapter": scoring.chapter + bonus}
-        if self.allow_pass is None:
-            for level, points in sorted(scoring.ladder.items()):
-                earned[f"{unreasoned}a wrong code with the right first {level} digits"] = points + bonus
-            if allowed:
-                earned[f"{unreasoned}an allowed code"] = scoring.allowed + count * scoring.bonus
-        for answer, points in earned.items():
-            yield answer, (count - 1 + points) / count
-        if articles:
-            yield "a code too many", count / (count + 1)
+        earned = {"a wrong code of the right chapter": (scoring.chapter, bonus)}
+        for level, points in scoring.ladder.items() if unreasoned else ():
+            earned[f"without allow_pass: REASON, a wrong code with the right first {level} digits"] = points, bonus
+        if allowed and unreasoned:
+            earned["without allow_pass: REASON, an allowed code"] = scoring.allowed, scoring.bonus
+        most = [((count - 1 + points) / count + added, answer) for answer, (points, added) in earned.items()]
+        most += [(count / (count + 1), "a code too many")] if articles else []
+        total, answer = max(most) if accepts else (scoring.wrong_refusal_category, "a refusal of the wrong category")
+        if total >= threshold - TOLERANCE:
+            of = f" for one article of {articles}" if articles else ""
+            wrong = f"{answer}{of} passes: up to {min(1.0, total):.4g} points, threshold {threshold:g}"
+            yield Flaw(location, wrong, "a higher threshold, or fewer points")
 
     def _flaws_of(self, case: TariffCase) -> Iterator[Flaw]:
         """Yield what no rule reads in a case, what no answer can have, and the wrong answers that would pass."""
@@ -448,7 +433,7 @@ class TariffSuiteConfig(SuiteConfig):
             ("expected", "threshold"),
             self.threshold_of(case),
             accepts=expected.expected_accept,
-            allowed=bool(expected.allowed_hts) or any(article.allowed_hts for article in articles),
+            allowed=any(expected.codes("allowed_hts")),
             articles=len(articles),
         )
 
@@ -465,9 +450,7 @@ class TariffSuiteConfig(SuiteConfig):
             @model_validator(mode="after")
             def _check_expectations(self) -> Self:
                 # the suite knows its own models
-                flaws = list(rules._flaws_of(self))
-                if flaws:
-                    raise _refused(flaws)
+                _refuse(rules._flaws_of(self))
                 return self
 
         return CaseOfSuite

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from pytest_packbench.model.errors import pluralize
 from pytest_packbench.model.pack import Comparison, Pack, RecordFacts
 from pytest_packbench.model.request import VerifyRequest
 from pytest_packbench.packs.tariff import metrics, scoring
@@ -109,6 +108,4 @@ def _decision(answer: TariffAnswer) -> str:
     """Describe a decision in one line."""
     if answer.status != "refused":
         return f"answer ({answer.shown or 'no code'})"
-    said = answer.refusal
-    asked = f"; {pluralize(len(said.questions), 'question')}" if said and said.questions else ""
-    return f"refusal ({(said and said.category) or 'no category'}{asked})"
+    return f"refusal ({(answer.refusal and answer.refusal.category) or 'no category'})"
