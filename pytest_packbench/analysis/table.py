@@ -47,6 +47,10 @@ class FigureRow(NamedTuple):
     unit: str | None = None
     per: str = ""
 
+    def size(self, shown: Any) -> Any:
+        """Return what `among` says of a case; without it, whether `counts` is known."""
+        return (self.counts(shown) is not None) if self.among is None else self.among(shown)
+
 
 class FigureSums:
     """The sums of rows over some cases, each also by cluster.
@@ -73,7 +77,7 @@ class FigureSums:
         """
         self._sampled.update(sampled)
         for row in rows:
-            size = (row.counts(shown) is not None) if row.among is None else row.among(shown)
+            size = row.size(shown)
             if size is None:
                 self._unjudged[row.name] += 1
             elif size is not False:
@@ -83,7 +87,9 @@ class FigureSums:
                 sums[0] += Fraction(number) if row.per else number
                 sums[1] += size
 
-    def figures(self, rows: Iterable[FigureRow], *, group: str = "", of: str = "", note: str = "") -> Iterator[Figure]:
+    def figures(
+        self, rows: Iterable[FigureRow], *, group: str = "", of: str = "", note: str = "", unmeasured: str = ""
+    ) -> Iterator[Figure]:
         """Yield the figures of the rows that are listed.
 
         A share has an interval if all cases are a sample, but for those of which this is not known.
@@ -93,6 +99,7 @@ class FigureSums:
             group: what to add to their groups.
             of: what to add to their names.
             note: a note for all.
+            unmeasured: one for those without a case to count among.
         """
         for row in rows:
             clusters = [(count, size) for count, size in self._of[row.name].values()]
@@ -108,7 +115,7 @@ class FigureSums:
                 value["interval"] = rate_interval(count, total, clusters, clustered_by=self.shared)
             unjudged = self._unjudged[row.name]
             said = f"over {pluralize(total, row.per)}" if row.per else ""
-            said = said or (f"{total} judged, {unjudged} not judged" if unjudged else "")
+            said = said or (f"{total} judged, {unjudged} not judged" if unjudged else "" if total else unmeasured)
             yield Figure(
                 name=f"{row.name}{of}",
                 definition=row.definition,
