@@ -8,16 +8,15 @@ chapters is the package's, from `labels`.
 from __future__ import annotations
 
 from collections import defaultdict
-from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, get_args
 
-from pydantic import BaseModel, ConfigDict, FiniteFloat, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, FiniteFloat, ValidationError
 
 from pytest_packbench import FigureRow, FigureSums
 from pytest_packbench.model.errors import pluralize
 from pytest_packbench.model.pack import Metrics
-from pytest_packbench.model.suite import AUTHORED, Panel, Profile
+from pytest_packbench.model.suite import AUTHORED, Panel
 from pytest_packbench.packs.tariff.citations import quotes_hold
 from pytest_packbench.packs.tariff.judged import DEPTHS, EXTRA
 from pytest_packbench.packs.tariff.model import FIELD_METRICS, RefusalCategory
@@ -61,47 +60,43 @@ class Facts(BaseModel):
     own_gates: dict[str, dict[str, bool]] = {}
 
 
-class Extra(BaseModel):
-    """What figures read of a record's `packbench` object."""
+class Answered(BaseModel):
+    """One record as the figures and the gates of the pack read it.
+
+    Of a record whose `packbench` object has a value of another type, nothing else is known than how it ended.
+    """
 
     model_config = ConfigDict(frozen=True, strict=True)
 
-    match_depth: int | None = None
-    match_level: str | None = None
+    passed: bool
+    expects_refusal: bool
+    refused: bool
+    counted: bool = True
+    depth: int | None = Field(default=None, alias="match_depth")
+    level: str | None = Field(default=None, alias="match_level")
     valid: bool | None = None
     score: FiniteFloat | None = None
     answer: str | None = None
     trial: int = 0
-    tariff: Facts = Facts()
-
-
-@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
-class Answered(Profile):
-    """One record as the figures read it; of an object with a value of another type nothing is known."""
-
-    extra: Extra
+    facts: Facts = Field(default=Facts(), alias=KEY)
 
     @classmethod
     def of(cls, record: Mapping[str, Any]) -> Answered:
         """Return a record, plain JSON, as figures read it."""
+        ended = {
+            "passed": record.get("passed") is True,
+            "expects_refusal": record.get("expected") == "refuse",
+            "refused": record.get("agent_decision") == "refuse",
+        }
         try:
-            extra = Extra.model_validate(record.get("packbench"))
-        except ValidationError:
-            extra = Extra()
-        return cls(
-            verdict="passed" if record.get("passed") is True else "failed",
-            depth=extra.match_depth,
-            level=extra.match_level,
-            valid=extra.valid,
-            expects_refusal=record.get("expected") == "refuse",
-            refused=record.get("agent_decision") == "refuse",
-            extra=extra,
-        )
+            return cls.model_validate({**(record.get("packbench") or {}), **ended})
+        except (TypeError, ValidationError):
+            return cls.model_validate(ended)
 
     @property
-    def facts(self) -> Facts:
-        """What the pack keeps of the case and its answer."""
-        return self.extra.tariff
+    def answer_due(self) -> bool:
+        """Whether the case expects an answer."""
+        return not self.expects_refusal
 
     @property
     def answers(self) -> bool:
@@ -283,8 +278,8 @@ ROWS = (
     _row(
         "mean score of answers",
         "The mean score of the answers to cases that expect one, refusals left out.",
-        lambda each: each.extra.score,
-        lambda each: each.answers and each.extra.score is not None,
+        lambda each: each.score,
+        lambda each: each.answers and each.score is not None,
         _ACCURACY,
         "always",
         unit="",
@@ -486,10 +481,10 @@ class _Answers:
         cluster = facts.ruling or f"\n{name}"
         self.sums.add(_OF_ANSWERS, each, cluster, record.get("llm_backend") != AUTHORED)
         if each.valid is False:
-            self.invalid.append((name, facts.code or each.extra.answer or "no code"))
+            self.invalid.append((name, facts.code or each.answer or "no code"))
         if facts.pair:
-            halves, due = self.halves[facts.pair, each.extra.trial], bool(each.expects_refusal)
-            halves[due] = cluster, each.verdict == "passed" and halves.get(due, (cluster, True))[1]
+            halves, due = self.halves[facts.pair, each.trial], each.expects_refusal
+            halves[due] = cluster, each.passed and halves.get(due, (cluster, True))[1]
 
     def figures(self, rows: Iterable[FigureRow]) -> Iterator[Figure]:
         """Yield the figures of rows."""
