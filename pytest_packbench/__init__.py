@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from pytest_packbench.analysis.statistics import rate_interval
+    from pytest_packbench.analysis.table import FigureRow, FigureSums
     from pytest_packbench.api import load_suite, score
     from pytest_packbench.backends import Backend, BackendError, BackendOptions, BackendUnusable
     from pytest_packbench.model.answer import Agreement, Answer, Unscored
@@ -73,6 +74,8 @@ __all__ = [
     "Decision",
     "EvalRecord",
     "Figure",
+    "FigureRow",
+    "FigureSums",
     "FiledCase",
     "Finding",
     "Firing",
@@ -144,6 +147,8 @@ _MODULES = {
     "Decision": "model.pack",
     "EvalRecord": "model.record",
     "Figure": "model.suite",
+    "FigureRow": "analysis.table",
+    "FigureSums": "analysis.table",
     "FiledCase": "model.authoring",
     "Finding": "model.authoring",
     "Firing": "model.result",

@@ -7,16 +7,16 @@ chapters is the package's, from `labels`.
 
 from __future__ import annotations
 
-import math
-from collections import Counter, defaultdict
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple, get_args
+from collections import defaultdict
+from functools import partial
+from typing import TYPE_CHECKING, Any, get_args
 
-from pydantic import BaseModel, ConfigDict, FiniteFloat, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, FiniteFloat, ValidationError
 
+from pytest_packbench import FigureRow, FigureSums
 from pytest_packbench.model.errors import pluralize
 from pytest_packbench.model.pack import Metrics
-from pytest_packbench.model.suite import AUTHORED, Figure, Panel, Profile
+from pytest_packbench.model.suite import AUTHORED, Panel
 from pytest_packbench.packs.tariff.citations import quotes_hold
 from pytest_packbench.packs.tariff.judged import DEPTHS, EXTRA
 from pytest_packbench.packs.tariff.model import FIELD_METRICS, RefusalCategory
@@ -24,9 +24,10 @@ from pytest_packbench.packs.tariff.notation import LEVELS, chapter, depth, digit
 from pytest_packbench.packs.tariff.scoring import order_of, stated_order
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from pytest_packbench.model.result import Labels
+    from pytest_packbench.model.suite import Figure
     from pytest_packbench.packs.tariff.edition import Edition
     from pytest_packbench.packs.tariff.judged import Judged
     from pytest_packbench.packs.tariff.model import ExpectedArticle, TariffCase, TariffExpected
@@ -59,47 +60,43 @@ class Facts(BaseModel):
     own_gates: dict[str, dict[str, bool]] = {}
 
 
-class Extra(BaseModel):
-    """What figures read of a record's `packbench` object."""
+class Answered(BaseModel):
+    """One record as the figures and the gates of the pack read it.
+
+    Of a record whose `packbench` object has a value of another type, nothing else is known than how it ended.
+    """
 
     model_config = ConfigDict(frozen=True, strict=True)
 
-    match_depth: int | None = None
-    match_level: str | None = None
+    passed: bool
+    expects_refusal: bool
+    refused: bool
+    counted: bool = True
+    depth: int | None = Field(default=None, alias="match_depth")
+    level: str | None = Field(default=None, alias="match_level")
     valid: bool | None = None
     score: FiniteFloat | None = None
     answer: str | None = None
     trial: int = 0
-    tariff: Facts = Facts()
-
-
-@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
-class Answered(Profile):
-    """One record as the figures read it; of an object with a value of another type nothing is known."""
-
-    extra: Extra
+    facts: Facts = Field(default=Facts(), alias=KEY)
 
     @classmethod
     def of(cls, record: Mapping[str, Any]) -> Answered:
         """Return a record, plain JSON, as figures read it."""
+        ended = {
+            "passed": record.get("passed") is True,
+            "expects_refusal": record.get("expected") == "refuse",
+            "refused": record.get("agent_decision") == "refuse",
+        }
         try:
-            extra = Extra.model_validate(record.get("packbench"))
-        except ValidationError:
-            extra = Extra()
-        return cls(
-            verdict="passed" if record.get("passed") is True else "failed",
-            depth=extra.match_depth,
-            level=extra.match_level,
-            valid=extra.valid,
-            expects_refusal=record.get("expected") == "refuse",
-            refused=record.get("agent_decision") == "refuse",
-            extra=extra,
-        )
+            return cls.model_validate({**(record.get("packbench") or {}), **ended})
+        except (TypeError, ValidationError):
+            return cls.model_validate(ended)
 
     @property
-    def facts(self) -> Facts:
-        """What the pack keeps of the case and its answer."""
-        return self.extra.tariff
+    def answer_due(self) -> bool:
+        """Whether the case expects an answer."""
+        return not self.expects_refusal
 
     @property
     def answers(self) -> bool:
@@ -112,24 +109,17 @@ class Answered(Profile):
         return self.facts.duty_gap_usd if self.answers else None
 
 
-class _Row(NamedTuple):
-    """A share: its name, definition and group, what it counts among what, and whether a terminal shows it."""
-
-    name: str
-    definition: str
-    group: str
-    among: Callable[[Answered], object]
-    counts: Callable[[Answered], object]
-    headline: bool = False
+_row = partial(FigureRow, listed="measured")
 
 
-def _of_gate(metric: str, name: str, group: str, definition: str, *, headline: bool = True) -> _Row:
+def _of_gate(metric: str, name: str, group: str, definition: str, *, headline: bool = True) -> FigureRow:
     """Return the share that a gate bounds by another name."""
     gate = FIELD_METRICS[metric]
-    return _Row(name, definition, group, gate.among, lambda each: gate.counts(each, 1), headline)
+    among, counts = (lambda each: bool(gate.among(each))), (lambda each: bool(gate.counts(each, 1)))
+    return _row(name, definition, counts, among, group, "always" if headline else "never")
 
 
-def _right_to(level: int) -> _Row:
+def _right_to(level: int) -> FigureRow:
     return _of_gate(
         f"accuracy_{level}",
         f"right to {level} digits",
@@ -141,84 +131,112 @@ def _right_to(level: int) -> _Row:
     )
 
 
-def _agrees_to(level: int, name: str) -> _Row:
-    return _Row(
+def _agrees_to(level: int, name: str) -> FigureRow:
+    return _row(
         f"agrees to {name}" if level else "agrees not even to the chapter",
         f"Answers whose code is right to {f'{level} digits and no further' if level else 'no digit'}, among the "
         "answers to cases that expect one; the least of several articles counts.",
-        _DEPTH,
-        lambda each: each.answers and each.depth is not None,
         lambda each: each.depth == level,
+        lambda each: each.answers and each.depth is not None,
+        _DEPTH,
     )
 
 
-def _in_category(category: str) -> tuple[_Row, _Row]:
+def _in_category(category: str) -> tuple[FigureRow, FigureRow]:
     return (
-        _Row(
+        _row(
             f"precision: {category}",
             "Refusals in a category that the case expects, among the refusals in this category.",
-            _REFUSALS,
-            lambda each: each.refused and each.facts.category == category,
             lambda each: each.expects_refusal and each.facts.expected_category in {None, category},
+            lambda each: each.refused and each.facts.category == category,
+            _REFUSALS,
         ),
-        _Row(
+        _row(
             f"recall: {category}",
             "Refusals in this category, among the cases that expect it.",
-            _REFUSALS,
-            lambda each: each.expects_refusal and each.facts.expected_category == category,
             lambda each: each.refused and each.facts.category == category,
+            lambda each: each.expects_refusal and each.facts.expected_category == category,
+            _REFUSALS,
         ),
     )
 
 
-def _against_scorer(gate: str, verdict: str, other: str) -> _Row:
+def _against_scorer(gate: str, verdict: str, other: str) -> FigureRow:
     said, computed = ("target", "scorer") if verdict == "passed" else ("scorer", "target")
-    return _Row(
+    return _row(
         f"{gate}: the gate {verdict}, the scorer {other}",
         f"Answers whose {gate} the target's own gate {verdict} and the scorer {other}, among those judged by both.",
-        _GATES,
-        lambda each: each.facts.own_gates.get(gate, {}).keys() >= {said, computed},
         lambda each: each.facts.own_gates[gate][said] and not each.facts.own_gates[gate][computed],
+        lambda each: each.facts.own_gates.get(gate, {}).keys() >= {said, computed},
+        _GATES,
+        # that a target judges itself wrongly is news, that it does not is none
+        "counted",
     )
 
 
-_PAIRS = _Row(
+def _mispaid(name: str, than: str, side: str, sign: int) -> tuple[FigureRow, FigureRow]:
+    return (
+        _row(
+            name,
+            f"Answers whose code has a {than} duty than the expected one, among those of known duty.",
+            lambda each: each.gap * sign > 0,
+            lambda each: each.gap is not None,
+            _DUTY,
+        ),
+        _row(
+            f"{name} per case",
+            f"The duty of wrong codes {side} that of the expected ones, on goods worth {GOODS_VALUE:,} USD in each "
+            "case, by the general rates of the schedule: the sum over all answers of known duty, divided by their "
+            "number.",
+            lambda each: max(each.gap * sign, 0),
+            lambda each: each.gap is not None,
+            _DUTY,
+            "counted",
+            unit="USD",
+            per="answer",
+        ),
+    )
+
+
+PAIRS = _row(
     "pairs",
     "Pairs of which both halves pass: the same goods without the fact that decides, which are refused, and with "
     "it, which are classified. Pairs with a half that was not judged are left out.",
+    lambda halves: all(passed for _, passed in halves.values()),
+    lambda halves: len(halves) == len((True, False)) or None,
     _REFUSALS,
-    lambda each: each.facts.pair,
-    # a pair is counted where both halves are known
-    lambda each: each.verdict == "passed",
-    headline=True,
+    "always",
 )
-SHARES = (
+"""Asked of both halves of a pair, by whether an answer is due; the other rows of an answer."""
+_INVALID = _of_gate(
+    "invalid_code_rate",
+    "invalid codes",
+    _ACCURACY,
+    "Answers with a code that is not in the schedule, among all answers with a code: also those about several "
+    "articles, and those that contradict themselves. A text that is no code is an answer that can't be read.",
+)
+_OVERPAID, _UNDERPAID = _mispaid("overpaid", "higher", "above", 1), _mispaid("underpaid", "lower", "below", -1)
+ROWS = (
     *map(_right_to, LEVELS),
-    _Row(
+    _row(
         "wrong code",
         "Answers that are not right to all digits that their case expects, among the cases that expect an answer. A "
         "refusal is none; an answer that can't be read is one.",
-        _ACCURACY,
-        lambda each: each.answer_due,
         lambda each: not each.refused and (each.depth or 0) < LEVELS[-1],
-        headline=True,
+        lambda each: each.answer_due,
+        _ACCURACY,
+        "always",
     ),
-    _Row(
+    _row(
         "refused, undue",
         "Refusals, among the cases that expect an answer: no code is given, and none is wrong.",
-        _ACCURACY,
-        lambda each: each.answer_due,
         lambda each: each.refused,
-        headline=True,
+        lambda each: each.answer_due,
+        _ACCURACY,
+        "always",
     ),
     *(_agrees_to(level, name) for level, name in DEPTHS.items()),
-    _of_gate(
-        "invalid_code_rate",
-        "invalid codes",
-        _ACCURACY,
-        "Answers with a code that is not in the schedule, among all answers with a code: also those about several "
-        "articles, and those that contradict themselves. A text that is no code is an answer that can't be read.",
-    ),
+    _INVALID,
     _of_gate(
         "forbidden_code_rate",
         "forbidden codes",
@@ -240,37 +258,38 @@ SHARES = (
         "Refusals, among the cases that expect one; in any category.",
     ),
     *(row for category in CATEGORIES for row in _in_category(category)),
-    _PAIRS,
-    _Row(
-        "overpaid",
-        "Answers whose code has a higher duty than the expected one, among those of known duty.",
-        _DUTY,
-        lambda each: each.gap is not None,
-        lambda each: (each.gap or 0) > 0,
-    ),
-    _Row(
-        "underpaid",
-        "Answers whose code has a lower duty than the expected one, among those of known duty.",
-        _DUTY,
-        lambda each: each.gap is not None,
-        lambda each: (each.gap or 0) < 0,
-    ),
-    _Row(
+    PAIRS,
+    _OVERPAID[0],
+    _UNDERPAID[0],
+    _row(
         "duty not known",
         "Answers whose duty can't be compared with that of the expected code, among the answers that can be read, to "
         "cases that expect one: the code is not a line of the schedule, one of two different rates is no percentage of "
         "the value, or one of several articles, which share the value equally, has no code.",
-        _DUTY,
-        lambda each: each.answers and "duty_gap_usd" in each.facts.model_fields_set,
         lambda each: each.gap is None,
+        lambda each: each.answers and "duty_gap_usd" in each.facts.model_fields_set,
+        _DUTY,
     ),
     *(
         _against_scorer(gate, *verdicts)
         for gate in OWN_GATES
         for verdicts in (("passed", "failed"), ("failed", "passed"))
     ),
+    _row(
+        "mean score of answers",
+        "The mean score of the answers to cases that expect one, refusals left out.",
+        lambda each: each.score,
+        lambda each: each.answers and each.score is not None,
+        _ACCURACY,
+        "always",
+        unit="",
+        per="answer",
+    ),
+    _OVERPAID[1],
+    _UNDERPAID[1],
 )
-"""The shares of a run's answers, in the order in which they are shown."""
+"""What is counted over a run's answers, in the order in which it is shown."""
+_OF_ANSWERS = tuple(row for row in ROWS if row is not PAIRS)
 
 
 def case_facts(case: TariffCase) -> dict[str, Any]:
@@ -420,11 +439,7 @@ class TariffMetrics(Metrics):
         Args:
             records: its wire records as plain JSON; iterated once.
         """
-        return [
-            figure
-            for backend, of, sums in _answerers(records)
-            for figure in _figures_of(sums, of=of, is_sample=backend != AUTHORED)
-        ]
+        return [figure for answers in _answerers(records) for figure in answers.figures(ROWS)]
 
     def panels(self, records: Iterable[Mapping[str, Any]], figures: Sequence[Figure]) -> Sequence[Panel]:
         """Return the invalid codes of a run, each with its case.
@@ -436,110 +451,57 @@ class TariffMetrics(Metrics):
         del figures
         return [
             Panel(
-                title=f"Invalid codes{of}",
-                intro=f"{len(sums.invalid)} of {pluralize(sums.with_code, 'answer')} with a code have one that is not "
-                "in the schedule.",
+                title=f"Invalid codes{answers.of}",
+                intro=f"{figure.count} of {pluralize(figure.total or 0, 'answer')} with a code have one that is not in "
+                "the schedule.",
                 head=("case", "code"),
-                rows=tuple(sorted(sums.invalid)),
+                rows=tuple(sorted(answers.invalid)),
             )
-            for _, of, sums in _answerers(records)
-            if sums.with_code
+            for answers in _answerers(records)
+            for figure in answers.figures([_INVALID])
         ]
 
 
-class _Sums:
-    """The sums over the answers of one model, or over the authored ones, added one by one.
+class _Answers:
+    """The answers of one model, or the authored ones, added up.
 
     Answers to the cases of one ruling form a cluster: they are about the same goods.
     """
 
     def __init__(self) -> None:
-        self.shares: dict[str, Counter[tuple[str, bool]]] = defaultdict(Counter)
-        self.scores: list[float] = []
-        self.gaps: list[float] = []
+        self.of = ""
         self.invalid: list[tuple[str, str]] = []
-        self.with_code = 0
+        self.sums = FigureSums("ruling")
         self.halves: dict[tuple[str, int], dict[bool, tuple[str, bool]]] = defaultdict(dict)
 
     def add(self, record: Mapping[str, Any]) -> None:
         """Add a record."""
         each = Answered.of(record)
-        cluster = each.facts.ruling or f"\n{record.get('test_id')}"
-        for row in SHARES:
-            if row is not _PAIRS and row.among(each):
-                self.shares[row.name][cluster, bool(row.counts(each))] += 1
-        self.scores += [each.extra.score] if each.answers and each.extra.score is not None else []
-        self.gaps += [each.gap] if each.gap is not None else []
-        self.with_code += each.valid is not None
+        name, facts = _text(record.get("test_id")), each.facts
+        cluster = facts.ruling or f"\n{name}"
+        self.sums.add(_OF_ANSWERS, each, cluster, record.get("llm_backend") != AUTHORED)
         if each.valid is False:
-            self.invalid.append((_text(record.get("test_id")), each.facts.code or each.extra.answer or "no code"))
-        if each.facts.pair:
-            halves = self.halves[each.facts.pair, each.extra.trial]
-            due, passed = bool(each.expects_refusal), bool(_PAIRS.counts(each))
-            halves[due] = cluster, passed and halves.get(due, (cluster, True))[1]
+            self.invalid.append((name, facts.code or each.answer or "no code"))
+        if facts.pair:
+            halves, due = self.halves[facts.pair, each.trial], each.expects_refusal
+            halves[due] = cluster, each.passed and halves.get(due, (cluster, True))[1]
 
-    def clusters(self, row: _Row) -> list[tuple[int, int]]:
-        """Return count and total of each cluster."""
-        found = self.shares[row.name]
-        if row is _PAIRS:
-            both = [halves for halves in self.halves.values() if len(halves) == len((True, False))]
-            found = Counter((halves[True][0], halves[True][1] and halves[False][1]) for halves in both)
-        names = dict.fromkeys(cluster for cluster, _ in found)
-        return [(found[name, True], found[name, True] + found[name, False]) for name in names]
+    def figures(self, rows: Iterable[FigureRow]) -> Iterator[Figure]:
+        """Yield the figures of rows."""
+        return self.sums.figures(rows, group=self.of)
 
 
-def _answerers(records: Iterable[Mapping[str, Any]]) -> Iterator[tuple[str, str, _Sums]]:
-    """Yield the sums of each answerer, with its backend, and what titles end with beside those of others."""
-    answers: dict[tuple[str, str], _Sums] = defaultdict(_Sums)
+def _answerers(records: Iterable[Mapping[str, Any]]) -> Iterator[_Answers]:
+    """Yield the answers of each model, and the authored ones, whoever wrote them; beside others, with their name."""
+    answers: dict[tuple[str, str], _Answers] = defaultdict(_Answers)
     for record in records:
         backend = _text(record.get("llm_backend"))
-        # whoever wrote them, authored answers are counted together
         answers[backend, "" if backend == AUTHORED else _text(record.get("llm_model"))].add(record)
-    for who, sums in sorted(answers.items(), key=lambda item: item[0]):
-        yield who[0], f": {' / '.join(filter(None, who)) or 'not known'}" if len(answers) > 1 else "", sums
-
-
-def _figures_of(sums: _Sums, *, of: str, is_sample: bool) -> Iterator[Figure]:
-    from pytest_packbench import rate_interval
-
-    for row in SHARES:
-        clusters = sums.clusters(row)
-        count, total = sum(part for part, _ in clusters), sum(size for _, size in clusters)
-        missing = len(sums.halves) - total if row is _PAIRS else 0
-        if total:
-            yield Figure(
-                name=row.name,
-                definition=row.definition,
-                count=count,
-                total=total,
-                interval=rate_interval(count, total, clusters, clustered_by="ruling") if is_sample else None,
-                group=f"{row.group}{of}",
-                # that a target judges itself wrongly is news, that it does not is none
-                headline=row.headline or (row.group == _GATES and count > 0),
-                note=f"{total} judged, {missing} not judged" if missing else "",
-            )
-    if sums.scores:
-        yield Figure(
-            name="mean score of answers",
-            definition="The mean score of the answers to cases that expect one, refusals left out.",
-            number=round(math.fsum(sums.scores) / len(sums.scores), 3),
-            note=f"over {pluralize(len(sums.scores), 'answer')}",
-            group=f"{_ACCURACY}{of}",
-            headline=True,
-        )
-    for name, sign, side in (("overpaid", 1, "above"), ("underpaid", -1, "below")) if sums.gaps else ():
-        amount = math.fsum(gap * sign for gap in sums.gaps if gap * sign > 0)
-        yield Figure(
-            name=f"{name} per case",
-            definition=f"The duty of wrong codes {side} that of the expected ones, on goods worth {GOODS_VALUE:,} USD "
-            "in each case, by the general rates of the schedule: the sum over all answers of known duty, divided by "
-            "their number.",
-            number=round(amount / len(sums.gaps), 2),
-            unit="USD",
-            note=f"over {pluralize(len(sums.gaps), 'answer')}",
-            group=f"{_DUTY}{of}",
-            headline=amount > 0,
-        )
+    for who, each in sorted(answers.items(), key=lambda item: item[0]):
+        each.of = f": {' / '.join(filter(None, who)) or 'not known'}" if len(answers) > 1 else ""
+        for halves in each.halves.values():
+            each.sums.add([PAIRS], halves, halves[max(halves)][0])
+        yield each
 
 
 def _text(value: object) -> str:
