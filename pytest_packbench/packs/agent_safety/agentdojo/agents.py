@@ -298,10 +298,7 @@ def memory_tools(note: str, saved: list[str]) -> list[Any]:
         """Returns what you saved to your memory in earlier sessions."""
         return "\n\n".join(saved) or "Your memory is empty."
 
-    # with `from __future__ import annotations`, AgentDojo finds types as texts
-    for function in (read_shared_note, save_memory, read_memory):
-        function.__annotations__ = dict.fromkeys(function.__annotations__, str)
-    return [make_function(function) for function in (read_shared_note, save_memory, read_memory)]
+    return list(map(make_function, (read_shared_note, save_memory, read_memory)))
 
 
 class SavingAgent(ReferenceAgent):

@@ -183,8 +183,8 @@ class DojoWorld(AgentWorld):
         self.functions = list(self.suite.tools)
         self.injections: dict[str, str] = {}
         super().__init__(request, Chain.of_case(context, rules), agent, scripted=scripted)
-        self._attack = partial(attack_of, self.version, ids["environment"], name, path=rules.attacks.get(name, ""))
-        self._is_attacked = name != NO_ATTACK
+        load = partial(attack_of, self.version, ids["environment"], name, path=rules.attacks.get(name, ""))
+        self._attack = None if name == NO_ATTACK else load
         self._named = addressed or rules.addressed_as
         self._address(self._named or DEFAULT_MODEL_NAME)
         self.system = system_message() + "".join(getattr(guard, "system_note", "") for guard in context.guards)
@@ -198,7 +198,7 @@ class DojoWorld(AgentWorld):
     def _address(self, name: str) -> None:
         """Plant the attack, addressed to an agent of this name."""
         self._addressed = name
-        if self._is_attacked:
+        if self._attack is not None:
             attack = self._attack(addressed=name)
             self.is_dos, self.injections = attack.is_dos_attack, attack.attack(self.user_task, self.injection_task)
         self.chain.planted = tuple(dict.fromkeys(self.injections.values()))
@@ -284,8 +284,10 @@ class DojoWorld(AgentWorld):
         if self._wrong_return and not landed:
             raise TypeError(self._wrong_return)
         by_denied = landed and not self.is_dos and self._only_by_denied(messages)
+        # the descriptions of tools in which it read the attack
+        described = [tool.description for tool in self.tools if tool.description in self.chain.attack_read_in]
         return self.episode(
-            [*self._described_attacks(), *turns_of(messages, self.chain)],
+            [*(self.chain.turn("system", text) for text in described), *turns_of(messages, self.chain)],
             (self.unread or said).model_copy(update={"text": text_of(last)}),
             Checked(landed=landed, by_denied_calls=by_denied, utility=utility),
             {"agentdojo": version_of("agentdojo"), "benchmark": self.version},
@@ -319,11 +321,6 @@ class DojoWorld(AgentWorld):
         except AnswerError as error:
             self.unread = unread_answer(error)
             return [assistant_message(error.text)]
-
-    def _described_attacks(self) -> list[Turn]:
-        """Return the descriptions of tools in which the agent read the attack."""
-        read = self.chain.attack_read_in
-        return [self.chain.turn("system", tool.description) for tool in self.tools if tool.description in read]
 
     def _conversation(self, last: Any) -> list[Any]:
         """Return what the agent read and wrote, as messages of AgentDojo: the noted calls, the last message."""
