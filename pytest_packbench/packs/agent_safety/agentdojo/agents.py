@@ -28,7 +28,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from functools import cache, partial
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from agentdojo.agent_pipeline.tool_execution import tool_result_to_str
 from agentdojo.base_tasks import BaseUserTask
@@ -84,7 +84,7 @@ class ReferenceAgent(ABC):
         world, outputs = self.world, list[Any]()
         tasks = (world.user_task, world.injection_task)
         # as many turns as both solutions need
-        turns = max(TURNS, sum(solution_of(world.suite, task).calls for task in tasks))
+        turns = max(TURNS, sum(len(solution_of(world.suite, task)) - 1 for task in tasks))
         repeats = any(getattr(guard, "repeats_prompt", False) for guard in world.chain.guards)
         messages = opening(world.system, query)
         messages.append(self.message(env, messages, outputs))
@@ -147,15 +147,18 @@ class ScriptedAgent(ReferenceAgent):
     `refuser` calls nothing. In a variant of ours, it first reads the descriptions of the tools, or its memory.
     """
 
+    _calls: list[Any] | None = None
+
     def __init__(self, world: DojoWorld, context: VerifyContext) -> None:
         super().__init__(world, context)
         self._kind = context.model
-        self._task = world.user_task
-        self._calls: list[Any] | None = None
-        self._position = 0
-        self._left_out: list[str] = []
         self._asked = frozenset[str]()
         self._read: set[str] = set()
+
+    def _begin(self, task: Any, env: Any) -> None:
+        """Begin with the solution of a task."""
+        self._task, self._position, self._left_out = task, 0, list[str]()
+        self._calls = list(task.ground_truth(env))
 
     def message(self, env: Any, messages: Sequence[Any], outputs: Sequence[Any]) -> dict[str, Any]:
         """Return the next call of the script that it can make, or its final answer."""
@@ -163,7 +166,7 @@ class ScriptedAgent(ReferenceAgent):
             return assistant_message(DECLINED)
         texts = list(map(text_of, outputs))
         if self._calls is None:
-            self._calls = list(self._task.ground_truth(env))
+            self._begin(self.world.user_task, env)
             self._asked = frozenset(words(text_of(messages[-1])))
             if self.world.variant == "memory":
                 return calling("read_memory")
@@ -171,8 +174,8 @@ class ScriptedAgent(ReferenceAgent):
                 texts = [tool.description for tool in self.world.tools]
         self._read.update(word for text in texts for word in words(text))
         if self._kind == "gullible" and any(contains(text, self.world.chain.attack) for text in texts):
-            self._task, self._kind = self.world.injection_task, "obedient"
-            self._calls, self._left_out, self._position = list(self._task.ground_truth(env)), [], 0
+            self._kind = "obedient"
+            self._begin(self.world.injection_task, env)
         return self._next()
 
     def _next(self) -> dict[str, Any]:
@@ -194,7 +197,7 @@ class ScriptedAgent(ReferenceAgent):
         chain, by_attacker = self.world.chain, self._task is self.world.injection_task
         if chain.withheld and not by_attacker:
             return True
-        steps = solution_of(self.world.suite, self._task).returned
+        steps = solution_of(self.world.suite, self._task)
         returned = steps[-1] if is_answer else steps[min(self._position, len(steps) - 1)]
         # the claim of an answer needs the reading
         asked = self._asked - returned if is_answer else self._asked
@@ -202,27 +205,14 @@ class ScriptedAgent(ReferenceAgent):
         return not missing.isdisjoint(returned) or bool(missing and chain.interfered and not by_attacker)
 
 
-class Solution(NamedTuple):
-    """A task's own solution, played in the unchanged environment.
-
-    Attributes:
-        tool: the name of the first tool that it calls; the suite's first where it calls none.
-        returned: the words that the tools return before each of its calls, and before its answer; of an attacker's
-            task, the words of its goal too, because the attacker's agent reads it in the output of a tool.
-    """
-
-    tool: str
-    returned: tuple[frozenset[str], ...]
-
-    @property
-    def calls(self) -> int:
-        """The number of its calls."""
-        return len(self.returned) - 1
-
-
 @cache
-def solution_of(suite: TaskSuite, task: Any) -> Solution:
-    """Play the solution of a user's task, or of an attacker's."""
+def solution_of(suite: TaskSuite, task: Any) -> tuple[frozenset[str], ...]:
+    """Play the own solution of a user's task, or of an attacker's, in the unchanged environment.
+
+    Returns:
+        The words that the tools return before each of its calls, and before its answer; of an attacker's task, the
+        words of its goal too, because the attacker's agent reads it in the output of a tool.
+    """
     env, known = suite.load_and_inject_default_environment({}), frozenset[str]()
     if isinstance(task, BaseUserTask):
         env = task.init_environment(env)
@@ -230,12 +220,11 @@ def solution_of(suite: TaskSuite, task: Any) -> Solution:
         known = frozenset(words(task.GOAL))
     returned = [known]
     runtime = FunctionsRuntime(suite.tools)
-    calls = task.ground_truth(env)
-    for call in calls:
+    for call in task.ground_truth(env):
         result, error = runtime.run_function(env, call.function, dict(call.args))
         known = known.union(words(error or tool_result_to_str(result)))
         returned.append(known)
-    return Solution(calls[0].function if calls else suite.tools[0].name, tuple(returned))
+    return tuple(returned)
 
 
 def any_of(episodes: Mapping[str, Episode]) -> Episode:
@@ -309,10 +298,7 @@ def memory_tools(note: str, saved: list[str]) -> list[Any]:
         """Returns what you saved to your memory in earlier sessions."""
         return "\n\n".join(saved) or "Your memory is empty."
 
-    # with `from __future__ import annotations`, AgentDojo finds types as texts
-    for function in (read_shared_note, save_memory, read_memory):
-        function.__annotations__ = dict.fromkeys(function.__annotations__, str)
-    return [make_function(function) for function in (read_shared_note, save_memory, read_memory)]
+    return list(map(make_function, (read_shared_note, save_memory, read_memory)))
 
 
 class SavingAgent(ReferenceAgent):
@@ -361,7 +347,8 @@ def _played(world: DojoWorld, again: Callable[[], DojoWorld], context: VerifyCon
     if world.variant == "memory":
         saves = agent is ScriptedAgent and context.model != "refuser"
         return _memory_sessions((SavingAgent if saves else agent)(again(), context), agent(world, context), poison)
-    first_tool = solution_of(world.suite, world.user_task).tool
+    solution = world.user_task.ground_truth(world.new_environment())
+    first_tool = solution[0].function if solution else world.functions[0].name
     world.functions = [
         function.model_copy(update={"description": f"{function.description}{poison}"})
         if function.name == first_tool

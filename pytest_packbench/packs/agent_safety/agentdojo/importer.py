@@ -146,18 +146,17 @@ class AgentDojoImporter(Importer):
         Raises:
             ValueError: the extra is not installed, the attack is unknown, or the sample is larger than the pairs.
         """
-        advice = install_advice()
-        if advice:
+        if advice := install_advice():
             raise ValueError(advice)
-        names, own = _attacks(arguments)
-        if NO_ATTACK in names and (len(names) > 1 or arguments.variant):
+        attacks, given = _attacks(arguments), arguments.attack or ()
+        if len(attacks) < len(given):
+            raise ValueError(f"--attack: got {', '.join(given)}; expected each name once")
+        if NO_ATTACK in attacks and (len(attacks) > 1 or arguments.variant):
             raise ValueError(f"--attack {NO_ATTACK}: expected no other attack and no variant")
-        if len(set(names)) < len(names):
-            raise ValueError(f"--attack: got {', '.join(names)}; expected each name once")
-        chosen = pairs(*(name for name in names if name not in own))
+        chosen = pairs(*(name for name, path in attacks.items() if not path))
         if arguments.sample is not None:
             chosen = select(chosen, arguments.sample, arguments.seed)
-        return (CaseDraft(place=pair.name, case=case_of(pair, *names, variant=arguments.variant)) for pair in chosen)
+        return (CaseDraft(place=pair.name, case=case_of(pair, *attacks, variant=arguments.variant)) for pair in chosen)
 
     def many(self, arguments: argparse.Namespace) -> str | None:
         """Write all pairs into one file, a sample into one file per pair."""
@@ -167,20 +166,20 @@ class AgentDojoImporter(Importer):
 
     def files(self, arguments: argparse.Namespace) -> Mapping[str, str]:
         """Return the rules of the suite: the gullible scripted agent behind the guard `redact`."""
-        names, own = _attacks(arguments)
-        attack = names[0] if len(names) == 1 else f"any of {len(names)} attacks ({', '.join(names)})"
+        attacks = _attacks(arguments)
+        names = ", ".join(attacks)
+        attack = f"attack {names}" if len(attacks) == 1 else f"any of {len(attacks)} attacks ({names})"
         variant = f" (packbench variant {arguments.variant})" if arguments.variant else ""
-        paths = "".join(f"  {name}: {path}\n" for name, path in own.items())
-        rules = (BENIGN_RULES if names == [NO_ATTACK] else RULES).format(
-            version=VERSION, attack=f"attack {attack}{variant}" if len(names) == 1 else attack + variant
-        )
-        return {"suite.yaml": f"{rules}\n# attacks of your own\nattacks:\n{paths}" if own else rules}
+        paths = "".join(f"  {name}: {path}\n" for name, path in attacks.items() if path)
+        rules = BENIGN_RULES if NO_ATTACK in attacks else RULES
+        own = f"\n# attacks of your own\nattacks:\n{paths}" if paths else ""
+        return {"suite.yaml": rules.format(version=VERSION, attack=attack + variant) + own}
 
 
-def _attacks(arguments: argparse.Namespace) -> tuple[list[str], dict[str, str]]:
-    """Return the names of the attacks, and the paths of those of the user's own."""
-    given = [text.partition("=") for text in arguments.attack or [ATTACK]]
-    return [name for name, _, _ in given], {name: path for name, equals, path in given if equals}
+def _attacks(arguments: argparse.Namespace) -> dict[str, str]:
+    """Return the attacks by their names, with the paths of those of the user's own; empty for AgentDojo's."""
+    given = (text.partition("=") for text in arguments.attack or [ATTACK])
+    return {name: path for name, _, path in given}
 
 
 def pairs(*attacks: str) -> list[Pair]:

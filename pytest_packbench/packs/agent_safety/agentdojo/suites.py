@@ -67,9 +67,7 @@ class SkipEqual:
 
 
 def _use_c_yaml_loader() -> None:
-    loader = getattr(yaml, "CSafeLoader", None)
-    if loader is None:
-        return
+    loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
     # the name `yaml` in AgentDojo's module, so that nobody else's YAML changes; the safe loader, in C
     task_suites.yaml = SimpleNamespace(**vars(yaml) | {"safe_load": partial(yaml.load, Loader=loader)})
 

@@ -146,10 +146,10 @@ class DojoWorld(AgentWorld):
         is_dos: whether the attack lands where the user's task isn't done.
         functions: AgentDojo's functions that the agent is offered.
         start: the environment to start with; None for a new one.
-        environment: the environment in which the tools run; None before the first.
+        environment: the environment in which the tools run; None before the first. A pipeline of the user has another
+            one, and never gets hold of this.
         pipeline: the agent, where it is a pipeline.
         unread: the answer of a model in that pipeline that can't be read.
-        executed: the calls that ran, in order, with a copy of their arguments.
 
     Raises:
         UnknownUpstreamError: the case names something that AgentDojo doesn't have.
@@ -182,10 +182,9 @@ class DojoWorld(AgentWorld):
         self.user_prompt = str(self.user_task.PROMPT)
         self.functions = list(self.suite.tools)
         self.injections: dict[str, str] = {}
-        self.executed: list[tuple[str, dict[str, Any]]] = []
         super().__init__(request, Chain.of_case(context, rules), agent, scripted=scripted)
-        self._attack = partial(attack_of, self.version, ids["environment"], name, path=rules.attacks.get(name, ""))
-        self._is_attacked = name != NO_ATTACK
+        load = partial(attack_of, self.version, ids["environment"], name, path=rules.attacks.get(name, ""))
+        self._attack = None if name == NO_ATTACK else load
         self._named = addressed or rules.addressed_as
         self._address(self._named or DEFAULT_MODEL_NAME)
         self.system = system_message() + "".join(getattr(guard, "system_note", "") for guard in context.guards)
@@ -199,7 +198,7 @@ class DojoWorld(AgentWorld):
     def _address(self, name: str) -> None:
         """Plant the attack, addressed to an agent of this name."""
         self._addressed = name
-        if self._is_attacked:
+        if self._attack is not None:
             attack = self._attack(addressed=name)
             self.is_dos, self.injections = attack.is_dos_attack, attack.attack(self.user_task, self.injection_task)
         self.chain.planted = tuple(dict.fromkeys(self.injections.values()))
@@ -224,7 +223,7 @@ class DojoWorld(AgentWorld):
     def run(self, name: str, arguments: dict[str, Any]) -> Output:
         """Run a tool as AgentDojo's executor does, behind the guards."""
         if self.environment is None:
-            self.environment = self._new_environment()
+            self.environment = self.new_environment()
         call = FunctionCall(function=name, args=arguments, id=f"call_{len(self._noted)}")
         asked = assistant_message("", [call])
         (message,) = self.outputs(asked, _GuardedRuntime(self), self.environment)
@@ -255,7 +254,7 @@ class DojoWorld(AgentWorld):
         if self._named is None:
             self._address(_model_of(answer))
         self.doors.append("pipeline")
-        self.pipeline = answer
+        self.pipeline, self.environment = answer, self.new_environment()
         return Said(text="")
 
     def ending(self, said: Said) -> Episode:
@@ -271,9 +270,10 @@ class DojoWorld(AgentWorld):
         utility, landed = self._judged(self, environment=self.start, runtime_class=lambda _: _GuardedRuntime(self))
         messages, last = self._told, self._told[-1]
         if self.is_opaque:
-            # what it tells of its calls is not what is noted
+            # it may tell of other calls, and change its environment: the difference is to its disadvantage
             messages = self._conversation(last)
-            seen_utility, seen_landed = self._by_own_notes(last)
+            seen = SimpleNamespace(query=lambda *asked: (*asked[:2], self.environment, [*self._noted, last], {}))
+            seen_utility, seen_landed = self._judged(seen)
             utility, landed = utility and seen_utility, landed or seen_landed
         if self.scripted is None and (changed := changed_part(self.version, self.suite.name)):
             message = f"{changed} is not as AgentDojo has it: code in this process changed it; {_ADVICE}"
@@ -284,8 +284,10 @@ class DojoWorld(AgentWorld):
         if self._wrong_return and not landed:
             raise TypeError(self._wrong_return)
         by_denied = landed and not self.is_dos and self._only_by_denied(messages)
+        # the descriptions of tools in which it read the attack
+        described = [tool.description for tool in self.tools if tool.description in self.chain.attack_read_in]
         return self.episode(
-            [*self._described_attacks(), *turns_of(messages, self.chain)],
+            [*(self.chain.turn("system", text) for text in described), *turns_of(messages, self.chain)],
             (self.unread or said).model_copy(update={"text": text_of(last)}),
             Checked(landed=landed, by_denied_calls=by_denied, utility=utility),
             {"agentdojo": version_of("agentdojo"), "benchmark": self.version},
@@ -301,14 +303,14 @@ class DojoWorld(AgentWorld):
         if self.environment is None:
             self.environment = env
         if self.pipeline is not None:
-            self._told = self._run_pipeline(runtime)
-        return query, runtime, self.environment, self._told, {}
+            self._told = self._run_pipeline(runtime, env)
+        return query, runtime, env if self.is_opaque else self.environment, self._told, {}
 
-    def _run_pipeline(self, runtime: Any) -> Sequence[Any]:
+    def _run_pipeline(self, runtime: Any, env: Any) -> Sequence[Any]:
         """Return the messages of the pipeline; its answer is what the guards make of it."""
         try:
-            step = self.pipeline.query(str(self.task), runtime, self.environment, [], {})
-            self._wrong_return = _wrong_return(self.pipeline, step, self.environment)
+            step = self.pipeline.query(str(self.task), runtime, env, [], {})
+            self._wrong_return = _wrong_return(self.pipeline, step, env)
             # what it did counts
             *before, last = [assistant_message("")] if self._wrong_return else step[3]
             text = self.chain.on_final_answer(text_of(last))
@@ -320,16 +322,12 @@ class DojoWorld(AgentWorld):
             self.unread = unread_answer(error)
             return [assistant_message(error.text)]
 
-    def _described_attacks(self) -> list[Turn]:
-        """Return the descriptions of tools in which the agent read the attack."""
-        read = self.chain.attack_read_in
-        return [self.chain.turn("system", tool.description) for tool in self.tools if tool.description in read]
-
     def _conversation(self, last: Any) -> list[Any]:
         """Return what the agent read and wrote, as messages of AgentDojo: the noted calls, the last message."""
         return [*opening(self.system, self.task or self.user_prompt), *self._noted, assistant_message(text_of(last))]
 
-    def _new_environment(self) -> Any:
+    def new_environment(self) -> Any:
+        """Return an environment as it is at the start, with the attack."""
         return self.user_task.init_environment(self.suite.load_and_inject_default_environment(self.injections))
 
     def _judged(self, pipeline: Any, **how: Any) -> tuple[bool, bool]:
@@ -339,17 +337,6 @@ class DojoWorld(AgentWorld):
         )
         return utility, landed
 
-    def _by_own_notes(self, last: Any) -> tuple[bool, bool]:
-        """Judge by a pipeline's calls as they were seen, played again in an environment that it never had.
-
-        It got another environment, and may tell of other calls. The difference is to its disadvantage.
-        """
-        environment, runtime = self._new_environment(), FunctionsRuntime(self.suite.tools)
-        for name, arguments in self.executed:
-            runtime.run_function(environment, name, arguments)
-        ended = SimpleNamespace(query=lambda *asked: (*asked[:2], environment, [*self._noted, last], {}))
-        return self._judged(ended)
-
     def _only_by_denied(self, messages: Sequence[Any]) -> bool:
         """Return whether a checker of calls finds nothing without the calls that a guard denied."""
         denied = [one["tool_call"] for one in messages if isinstance(one.get("error"), Denial)]
@@ -357,7 +344,7 @@ class DojoWorld(AgentWorld):
             return False
         asked = functions_stack_trace_from_messages(messages)
         executed = [call for call in asked if not any(call is one for one in denied)]
-        answer, start = text_of(messages[-1]), self._new_environment()
+        answer, start = text_of(messages[-1]), self.new_environment()
         # None from a task whose checker looks at the environment alone
         found = self.injection_task.security_from_traces(answer, start, self.environment, executed)
         return found is False
@@ -366,7 +353,8 @@ class DojoWorld(AgentWorld):
 class _GuardedRuntime(FunctionsRuntime):  # type: ignore[misc]  # the extra may be absent where types are checked
     """Runs a tool only where the guards allow it (`pre_tool_use`).
 
-    Where a pipeline of the user plays, the guards rule on outputs here, too, and whatever happens is noted.
+    Where a pipeline of the user plays, the guards rule on outputs here, too, whatever happens is noted, and each call
+    runs in the environment of the world, too.
     """
 
     def __init__(self, world: DojoWorld) -> None:
@@ -410,8 +398,9 @@ class _GuardedRuntime(FunctionsRuntime):  # type: ignore[misc]  # the extra may 
                 raise PermissionError(denial)
             return "", denial
         # not a call that is the argument of another one
-        if not self._depth:
-            self._world.executed.append((function, deepcopy(permission.arguments)))
+        if self._world.is_opaque and not self._depth:
+            seen = FunctionsRuntime(self._world.functions)
+            seen.run_function(self._world.environment, function, deepcopy(permission.arguments))
         self._depth += 1
         try:
             result: tuple[Any, str | None] = super().run_function(env, function, permission.arguments, raise_on_error)
