@@ -5,12 +5,11 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from dataclasses import fields
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from pytest_packbench.model.pack import RoleModel
-from pytest_packbench.model.request import ModelRequest
+from pytest_packbench.model.request import ModelRequest, Tool
 from pytest_packbench.packs.agent_safety.guards.base import ROLE, GuardRuling, leaves
 
 if TYPE_CHECKING:
@@ -150,18 +149,16 @@ class AskedGuard:
 
     async def _ask(self, name: str, event: Any) -> GuardRuling | None:
         """Return the server's ruling on an event, which names those of the tools that stay; None for `{}` alone."""
-        values = {key.name: getattr(event, key.name) for key in fields(event) if key.name != "llm"}
-        tools = values.get("tools", ())
-        if tools:
-            values["tools"] = [tool.as_json() for tool in tools]
-        text = json.dumps({"event": name, **values}, ensure_ascii=False)
+        told = {"event": name, **vars(event)}
+        llm = told.pop("llm")
+        text = json.dumps(told, ensure_ascii=False, default=Tool.as_json)
         request = ModelRequest(
             role=self.role, system="", messages=({"role": "user", "content": text},), output_schema={"type": "object"}
         )
-        answer = (await event.llm.complete(request)).readable().content
+        answer = (await llm.complete(request)).readable().content
         if answer == {}:
             return None
         if isinstance(answer, dict) and isinstance(answer.get("tools"), list):
-            answer = {**answer, "tools": [tool for tool in tools if tool.name in answer["tools"]]}
+            answer = {**answer, "tools": [tool for tool in told.get("tools", ()) if tool.name in answer["tools"]]}
         # a ruling in another form must not pass as none
         return GuardRuling.model_validate(answer)

@@ -191,7 +191,7 @@ def _judges(context: VerifyContext, rules: SafetySuiteConfig, repository: Path |
         else:
             known[name] = classifier(context.llm, lambda: prompts_of(repository), name=name, model=model, role=role)
     known |= context.judges
-    return [choose_judge([name], known) for name in rules.judges or (REFUSAL_DETECTOR,)]
+    return [choose_judge(name, known) for name in rules.judges or (REFUSAL_DETECTOR,)]
 
 
 async def _answer(prompt: str, context: VerifyContext) -> Said:
