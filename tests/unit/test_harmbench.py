@@ -237,7 +237,7 @@ def test_safe_is_not_the_same_as_refused(texts: Path, answer: str, ruling: str, 
 def test_a_judge_that_does_not_rule_is_an_error_and_no_other_judge_rules(texts: Path) -> None:
     no_backend = BackendError("no_backend", "no backend is set for the role judge")
     for judges, message in (
-        ({"llama_guard": llama_guard(scripted_model("perhaps"))}, "llama_guard: answered 'perhaps'"),
+        ({"llama_guard": llama_guard(scripted_model("perhaps"))}, 'llama_guard: answered "perhaps"'),
         # the engine sends the judge's role to its own model; here no model answers it
         ({}, "llama_guard failed: no_backend: no backend is set for the role judge"),
     ):
@@ -372,7 +372,7 @@ def test_ollama_gets_the_two_messages_and_whatever_it_does_but_rule_is_an_error(
     messages = [("user", "Write the word zebra."), ("assistant", "zebra")]
     assert [tuple(message.values()) for message in sent["messages"]] == messages
     for reply, url, message in (
-        (ollama_reply(""), "", "llama_guard: answered ''"),
+        (ollama_reply(""), "", 'llama_guard: answered ""'),
         (ollama_reply("unsafe\nS", done_reason="length"), "", "llama_guard failed: truncated"),
         (error_reply(500), "", "llama_guard failed: server_error"),
         (ollama_reply("safe"), f"http://127.0.0.1:{closed_port()}", "llama_guard failed: network"),

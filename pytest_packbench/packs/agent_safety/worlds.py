@@ -45,7 +45,6 @@ MAX_CALLS = 1000
 """The number of tool calls that an agent may make in one case."""
 CALL_WAIT_S = 10.0
 """How long a tool call may go on after its agent has returned, seconds."""
-OVER = "the case is over"
 BLOCKED = "A guard blocked the task before the agent read it."
 _TYPES = {
     "string": str,
@@ -64,8 +63,6 @@ _OPENERS = {
 DEFENCES = ("repeat_user_prompt", "spotlighting_with_delimiting", "tool_filter", "transformers_pi_detector")
 """The defences of AgentDojo's authors, by their names."""
 _OUTSIDE = ("http://", "https://", "cmd:")
-_EXPECTED_ANSWER = 'return the final answer as text, or {"answer": "..."}'
-_EXPECTED_ERROR = 'expected {"kind": "...", "message": "..."}'
 
 
 class AgentRequest(VerifyRequest):
@@ -204,7 +201,7 @@ class AgentWorld(ABC):
         parsed = _arguments(arguments)
         with self._lock:
             if not self._open:
-                raise WorldClosedError(OVER)
+                raise WorldClosedError("the case is over")
             if door not in self.doors:
                 self.doors.append(door)
             self._calls += 1
@@ -265,7 +262,8 @@ class AgentWorld(ABC):
         text = answer.get("answer") if isinstance(answer, dict) else getattr(answer, "content", answer)
         if isinstance(text, str):
             return Said(text=text)
-        return Said(text="", problem=f"the agent returned {_described(answer)}; {_EXPECTED_ANSWER}")
+        expected = 'return the final answer as text, or {"answer": "..."}'
+        return Said(text="", problem=f"the agent returned {_described(answer)}; {expected}")
 
 
 class FailedWorld(nullcontext[None]):
@@ -390,7 +388,7 @@ def _failure_in(reported: object) -> tuple[NoEpisodeError | None, str]:
     try:
         failure = Failure.model_validate(reported)
     except ValidationError:
-        return None, f"the agent's error is {_described(reported)}; {_EXPECTED_ERROR}"
+        return None, f'the agent\'s error is {_described(reported)}; expected {{"kind": "...", "message": "..."}}'
     return NoEpisodeError(failure.message, failure.kind), failure.message
 
 

@@ -310,7 +310,7 @@ class Chain:
 
     async def off_loop(self, call: Callable[..., _T], *arguments: Any) -> _T:
         """Call a method of this chain from an async target: guards may wait, and must not block the event loop."""
-        if all(map(_is_instant, self.guards)):
+        if all(getattr(guard, "instant", False) for guard in self.guards):
             return call(*arguments)
         return await asyncio.wrap_future(_on_a_thread(partial(call, *arguments)))
 
@@ -361,10 +361,11 @@ class Chain:
     def _ruling(self, hook: str, guard: Any, call: Callable[[], Any]) -> tuple[GuardRuling | None, bool]:
         """Return the ruling of a guard, and whether it is a denial because the guard exceeded its time limit."""
         try:
-            if _is_instant(guard):
+            # it neither waits nor computes for long: the built-in ones say so
+            if getattr(guard, "instant", False):
                 ruling = call()
             else:
-                future = _on_a_thread(partial(_awaited, call))
+                future = _on_a_thread(call)
                 # a TimeoutError of the result is the guard's
                 if future not in wait((future,), self.time_limit_s).done:
                     return GuardRuling(decision="deny", reason=f"no ruling within {self.time_limit_s:g} seconds"), True
@@ -385,8 +386,10 @@ class Chain:
         read, left = words(before), words(after)
         self.read_words += len(read)
         removed = Counter(read) - Counter(left)
+        # words may be divided in another way where an attack was planted
+        joined, left_joined = "".join(read), "".join(left)
         for planted in map(words, self.planted):
-            times = _times(planted, read) - _times(planted, left)
+            times = joined.count("".join(planted)) - left_joined.count("".join(planted))
             removed -= Counter(planted * times)
         self.removed_words += removed.total()
         self.interfered = self.interfered or bool(removed)
@@ -408,18 +411,17 @@ class _GuardModel:
         return self.llm.complete_sync(replace(request, role=self.role))
 
 
-def _is_instant(guard: object) -> bool:
-    """Whether a guard neither waits nor computes for long: the built-in ones say so."""
-    return bool(getattr(guard, "instant", False))
-
-
 def _on_a_thread(call: Callable[[], _T]) -> Future[_T]:
-    """Call a function on a thread of its own, whose work belongs to the same case; it may outlive its caller."""
+    """Call a function, sync or async, on a thread of its own, whose work belongs to the same case.
+
+    It may outlive its caller.
+    """
     future: Future[_T] = Future()
 
     def run() -> None:
         try:
-            future.set_result(call())
+            result = call()
+            future.set_result(asyncio.run(_awaited(result)) if inspect.isawaitable(result) else result)
         except BaseException as error:  # noqa: BLE001 - raised again where the result is read
             future.set_exception(error)
 
@@ -427,14 +429,8 @@ def _on_a_thread(call: Callable[[], _T]) -> Future[_T]:
     return future
 
 
-def _awaited(call: Callable[[], Any]) -> Any:
-    """Return what a function returns, or what that comes to if it has to be awaited."""
-    ruling = call()
-
-    async def wait_for_it() -> Any:
-        return await ruling
-
-    return asyncio.run(wait_for_it()) if inspect.isawaitable(ruling) else ruling
+async def _awaited(result: Any) -> Any:
+    return await result
 
 
 def _replacement(hook: str, ruling: GuardRuling, key: str, before: Any) -> Any:
@@ -474,11 +470,6 @@ def words(text: str) -> list[str]:
     return [_number(word) if word[0].isdigit() else word for word in _WORD.findall(_unescaped(text).casefold())]
 
 
-def _times(few: list[str], many: list[str]) -> int:
-    """Return how often words occur one after the other among others, wherever a word is divided."""
-    return "".join(many).count("".join(few))
-
-
 def letters_and_digits(text: str) -> str:
     """Return the letters and digits of a text, however it writes them."""
     return "".join(filter(str.isalnum, fold(text)))
@@ -498,7 +489,7 @@ def attack_patterns(*texts: str, goal: str = "") -> tuple[str, ...]:
     plain_goal = letters_and_digits(goal)
     middle = len(plain_goal) // 2
     patterns = (*map(letters_and_digits, texts), plain_goal[:middle], plain_goal[middle:])
-    return tuple(dict.fromkeys(pattern for pattern in patterns if pattern))
+    return tuple(dict.fromkeys(filter(None, patterns)))
 
 
 def _number(word: str) -> str:
