@@ -175,15 +175,15 @@ class _Phase(NamedTuple):
     event: type[_Event]
     replaced: str
     denied: Any
-    is_read: bool
+    is_read: bool = False
 
 
 PHASES: Mapping[str, _Phase] = {
     "on_prompt_submit": _Phase(Prompt, "text", None, is_read=True),
     "on_tool_list": _Phase(ToolList, "tools", (), is_read=True),
     "on_tool_output": _Phase(ToolOutput, "text", WITHHELD, is_read=True),
-    "pre_tool_use": _Phase(ToolUse, "arguments", None, is_read=False),
-    "on_final_answer": _Phase(FinalAnswer, "text", WITHHELD, is_read=False),
+    "pre_tool_use": _Phase(ToolUse, "arguments", None),
+    "on_final_answer": _Phase(FinalAnswer, "text", WITHHELD),
 }
 """The events of guards by the name of the method that rules on them, in the order of a case."""
 
@@ -298,7 +298,7 @@ class Chain:
     def pre_tool_use(self, tool: str, arguments: dict[str, Any]) -> Permission:
         """Return whether a call may run, and with which arguments."""
         left, denied = self._rule("pre_tool_use", arguments, tool=tool, outputs=tuple(self._outputs))
-        self.interfered = self.interfered or left is not arguments
+        self.interfered |= left is not arguments
         self.denied_calls += bool(denied) and not self.exposed
         return Permission(not denied, arguments if denied else left, denied)
 
@@ -392,7 +392,7 @@ class Chain:
             times = joined.count("".join(planted)) - left_joined.count("".join(planted))
             removed -= Counter(planted * times)
         self.removed_words += removed.total()
-        self.interfered = self.interfered or bool(removed)
+        self.interfered |= bool(removed)
 
 
 @dataclass(frozen=True)
@@ -438,9 +438,9 @@ def _replacement(hook: str, ruling: GuardRuling, key: str, before: Any) -> Any:
     value = getattr(ruling, key)
     if value is None:
         raise GuardError(f"guard {hook}: replace without {key}; set {key} in the GuardRuling")
-    added = [tool.name for tool in value if tool.name not in {one.name for one in before}] if key == "tools" else []
+    added = {tool.name for tool in value} - {tool.name for tool in before} if key == "tools" else None
     if added:
-        raise GuardError(f"guard {hook}: added the tool {added[0]!r}; expected the same names or fewer")
+        raise GuardError(f"guard {hook}: added the tool {min(added)!r}; expected the same names or fewer")
     return deepcopy(value)
 
 
