@@ -44,7 +44,8 @@ ROLE = "guard"
 """The role of the model calls of guards."""
 TIME_LIMIT_S = 30.0
 """The default time limit of a ruling, seconds."""
-_ESCAPE = re.compile(r"\\(?:x([0-9A-Fa-f]{2})|u([0-9A-Fa-f]{4})|U([0-9A-Fa-f]{8})|.)", re.DOTALL)
+# the last code point of Unicode is 10FFFF
+_ESCAPE = re.compile(r"\\(?:x([0-9A-Fa-f]{2})|u([0-9A-Fa-f]{4})|U(00(?:0[0-9A-Fa-f]|10)[0-9A-Fa-f]{4})|.)", re.DOTALL)
 # a number with its decimals is one word: 98.70 is not 98 and 70
 _WORD = re.compile(r"[0-9]{1,3}(?:,[0-9]{3})+(?:\.[0-9]+)?(?![0-9])|[0-9]+\.[0-9]+|[^\W_]+")
 _ORDINAL = re.compile(r"^([0-9]+)(?:st|nd|rd|th)$")
@@ -505,7 +506,4 @@ def _unescaped(text: str) -> str:
 
 def _unescape(match: re.Match[str]) -> str:
     digits = match[1] or match[2] or match[3]
-    if digits is None:
-        return " "
-    point = int(digits, 16)
-    return chr(point) if point <= 0x10FFFF else " "  # noqa: PLR2004 - the last code point of Unicode
+    return chr(int(digits, 16)) if digits else " "
