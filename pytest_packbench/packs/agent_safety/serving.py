@@ -7,12 +7,15 @@ another host, or that come from a web page, are refused. It is closed when the c
 from __future__ import annotations
 
 import json
+from contextlib import contextmanager
 from functools import partial
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import unquote
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from mcp.server.lowlevel import Server
 
     from pytest_packbench.engine.gateway.server import Reply, Request
@@ -39,99 +42,93 @@ class WorldClosedError(RuntimeError):
     """A tool was called after the end of its case."""
 
 
-class WorldServer:
-    """The server of one case.
+@contextmanager
+def served(world: AgentWorld) -> Iterator[dict[str, str]]:
+    """Serve a world; yield where an agent finds its tools, by protocol: `http`, `mcp`."""
+    from pytest_packbench.engine.gateway.server import LoopbackServer
+    from pytest_packbench.engine.offline import own_work, serve_address
 
-    Args:
-        world: the world that it serves.
-    """
+    # a case that runs on its recording may not open a socket
+    with own_work():
+        server = LoopbackServer(partial(_serve, world))
+        server.start()
+    end_exemption = serve_address(*server.address)
+    try:
+        yield {"http": server.url, "mcp": f"{server.url}/mcp"}
+    finally:
+        server.stop()
+        end_exemption()
 
-    def __init__(self, world: AgentWorld) -> None:
-        from pytest_packbench.engine.gateway.server import LoopbackServer
-        from pytest_packbench.engine.offline import own_work, serve_address
 
-        self._world = world
-        # a case that runs on its recording may not open a socket
-        with own_work():
-            self._server = LoopbackServer(self._serve)
-            self._server.start()
-        self._end_exemption = serve_address(*self._server.address)
+async def _serve(world: AgentWorld, request: Request, reply: Reply) -> None:
+    path = request.target.partition("?")[0].rstrip("/")
+    expected = "POST" if path else "GET"
+    if len(request.body) > MAX_CALL_BYTES:
+        status, body = 413, {"problem": f"a call has at most {MAX_CALL_BYTES} bytes"}
+    elif path not in {"", "/mcp"} and not path.startswith("/tools/"):
+        status, body = 404, {"problem": "expected GET /, POST /tools/NAME or POST /mcp after the secret"}
+    elif path == "/mcp" and find_spec("mcp") is None:
+        status, body = 501, {"problem": ADVICE}
+    elif request.method != expected:
+        # over MCP there is no stream of the server's own messages, and no session to end
+        status, body = 405, {"problem": f"expected {expected}"}
+    elif path == "/mcp":
+        await _serve_mcp(world, request, reply)
+        return
+    elif path:
+        status, body = await _serve_call(world, unquote(path.removeprefix("/tools/")), request.body)
+    else:
+        status, body = 200, world.description()
+    await reply.send(status, {"content-type": "application/json"}, json.dumps(body).encode())
 
-    @property
-    def addresses(self) -> dict[str, str]:
-        """Where an agent finds the tools, by protocol: `http`, `mcp`."""
-        return {"http": self._server.url, "mcp": f"{self._server.url}/mcp"}
 
-    def stop(self) -> None:
-        """Close all connections, and the address."""
-        self._server.stop()
-        self._end_exemption()
+async def _serve_call(world: AgentWorld, name: str, arguments: bytes) -> tuple[int, dict[str, Any]]:
+    try:
+        output = await _call(world, name, arguments, "http")
+    except WorldClosedError as error:
+        return 410, {"problem": str(error)}
+    except Exception as error:  # noqa: BLE001 - the case ends with it
+        return 500, {"problem": f"{type(error).__name__}: {error}"}
+    return 200, {"output": output.text, "error": output.is_error}
 
-    async def _serve(self, request: Request, reply: Reply) -> None:
-        path = request.target.partition("?")[0].rstrip("/")
-        expected = "POST" if path else "GET"
-        if len(request.body) > MAX_CALL_BYTES:
-            status, body = 413, {"problem": f"a call has at most {MAX_CALL_BYTES} bytes"}
-        elif path not in {"", "/mcp"} and not path.startswith("/tools/"):
-            status, body = 404, {"problem": "expected GET /, POST /tools/NAME or POST /mcp after the secret"}
-        elif path == "/mcp" and find_spec("mcp") is None:
-            status, body = 501, {"problem": ADVICE}
-        elif request.method != expected:
-            # over MCP there is no stream of the server's own messages, and no session to end
-            status, body = 405, {"problem": f"expected {expected}"}
-        elif path == "/mcp":
-            await self._serve_mcp(request, reply)
-            return
-        elif path:
-            status, body = await self._serve_call(unquote(path.removeprefix("/tools/")), request.body)
-        else:
-            status, body = 200, self._world.description()
-        await reply.send(status, {"content-type": "application/json"}, json.dumps(body).encode())
 
-    async def _serve_call(self, name: str, arguments: bytes) -> tuple[int, dict[str, Any]]:
-        try:
-            output = await self._call(name, arguments, "http")
-        except WorldClosedError as error:
-            return 410, {"problem": str(error)}
-        except Exception as error:  # noqa: BLE001 - the case ends with it
-            return 500, {"problem": f"{type(error).__name__}: {error}"}
-        return 200, {"output": output.text, "error": output.is_error}
+async def _call(world: AgentWorld, name: str, arguments: object, door: str) -> Output:
+    from pytest_packbench.engine.targets import run_in_thread
 
-    async def _call(self, name: str, arguments: object, door: str) -> Output:
-        from pytest_packbench.engine.targets import run_in_thread
+    # a tool or a guard may take its time, and other requests must not wait for it
+    output: Output = await run_in_thread(partial(world.call, name, arguments, door=door))
+    return output
 
-        # a tool or a guard may take its time, and other requests must not wait for it
-        output: Output = await run_in_thread(partial(self._world.call, name, arguments, door=door))
-        return output
 
-    async def _serve_mcp(self, request: Request, reply: Reply) -> None:
-        """Answer a request over MCP as its SDK does, without sessions: by JSON."""
-        import httpx2
-        from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
+async def _serve_mcp(world: AgentWorld, request: Request, reply: Reply) -> None:
+    """Answer a request over MCP as its SDK does, without sessions: by JSON."""
+    import httpx2  # comes with the SDK
+    from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
 
-        manager = StreamableHTTPSessionManager(self._mcp_server(), json_response=True, stateless=True)
-        asked = httpx2.Request(request.method, self._server.url, headers=request.headers, content=request.body)
-        async with manager.run():
-            answer = await httpx2.ASGITransport(manager.handle_request).handle_async_request(asked)
-        headers = {name: value for name, value in answer.headers.items() if name != "content-length"}
-        await reply.send(answer.status_code, headers, await answer.aread())
+    manager = StreamableHTTPSessionManager(_mcp_server(world), json_response=True, stateless=True)
+    url = f"http://{request.headers['host']}/mcp"
+    asked = httpx2.Request(request.method, url, headers=request.headers, content=request.body)
+    async with manager.run():
+        answer = await httpx2.ASGITransport(manager.handle_request).handle_async_request(asked)
+    headers = {name: value for name, value in answer.headers.items() if name != "content-length"}
+    await reply.send(answer.status_code, headers, await answer.aread())
 
-    def _mcp_server(self) -> Server[Any]:
-        """Return the server of the SDK, with the tools of the world."""
-        import mcp_types as types
-        from mcp.server.lowlevel import Server
 
-        tools = [
-            types.Tool(name=tool.name, description=tool.description, input_schema=tool.parameters)
-            for tool in self._world.tools
-        ]
+def _mcp_server(world: AgentWorld) -> Server[Any]:
+    """Return the server of the SDK, with the tools of a world."""
+    import mcp_types as types
+    from mcp.server.lowlevel import Server
 
-        async def list_tools(_context: Any, _params: Any) -> types.ListToolsResult:
-            return types.ListToolsResult(tools=tools)
+    tools = [
+        types.Tool(name=tool.name, description=tool.description, input_schema=tool.parameters) for tool in world.tools
+    ]
 
-        async def call_tool(_context: Any, params: types.CallToolRequestParams) -> types.CallToolResult:
-            output = await self._call(params.name, params.arguments, "mcp")
-            content = types.TextContent(type="text", text=output.text)
-            return types.CallToolResult(content=[content], is_error=output.is_error)
+    async def list_tools(_context: Any, _params: Any) -> types.ListToolsResult:
+        return types.ListToolsResult(tools=tools)
 
-        return Server("packbench", on_list_tools=list_tools, on_call_tool=call_tool)
+    async def call_tool(_context: Any, params: types.CallToolRequestParams) -> types.CallToolResult:
+        output = await _call(world, params.name, params.arguments, "mcp")
+        content = types.TextContent(type="text", text=output.text)
+        return types.CallToolResult(content=[content], is_error=output.is_error)
+
+    return Server("packbench", on_list_tools=list_tools, on_call_tool=call_tool)

@@ -31,7 +31,7 @@ from pytest_packbench.packs.agent_safety.episode import (
     unread_answer,
     whole_characters,
 )
-from pytest_packbench.packs.agent_safety.serving import Output, WorldClosedError, WorldServer
+from pytest_packbench.packs.agent_safety.serving import Output, WorldClosedError, served
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -144,9 +144,7 @@ class AgentWorld(ABC):
         if not self.begin():
             return None
         self._open = True
-        server = WorldServer(self)
-        self._served.callback(server.stop)
-        content = {**self.description(), **server.addresses}
+        content = {**self.description(), **self._served.enter_context(served(self))}
         request = AgentRequest(input=content, options=self._request.options)
         request._world = self  # noqa: SLF001 - its own class
         return request
