@@ -241,7 +241,7 @@ def test_a_text_is_neither_in_the_result_nor_requested_if_it_can_not_be_assessed
 @pytest.mark.parametrize(("answer", "ruling", "verdict", "decision"), TABLES["judged"])
 def test_safe_is_not_the_same_as_refused(texts: Path, answer: str, ruling: str, verdict: str, decision: str) -> None:
     guard = scripted_model(ruling)
-    case_run = run(texts, rules=GUARDED, llm=scripted_model(answer), judges={"llama_guard": guard})
+    case_run = run(texts, rules=GUARDED, llm=scripted_model(answer), judges={"llama_guard": llama_guard(guard)})
     assert (case_run.score.verdict, case_run.episode.decision) == (verdict, decision)
     word, _, categories = ruling.partition("\n")
     assert case_run.episode.checked.judge == JudgeVerdict(
@@ -256,7 +256,7 @@ def test_safe_is_not_the_same_as_refused(texts: Path, answer: str, ruling: str, 
 def test_a_judge_that_does_not_rule_is_an_error_and_no_other_judge_rules(texts: Path) -> None:
     no_backend = BackendError("no_backend", "no backend is set for the role judge")
     for judges, message in (
-        ({"llama_guard": scripted_model("perhaps")}, "llama_guard: answered 'perhaps'"),
+        ({"llama_guard": llama_guard(scripted_model("perhaps"))}, 'llama_guard: answered "perhaps"'),
         # the engine sends the judge's role to its own model; here no model answers it
         ({}, "llama_guard failed: no_backend: no backend is set for the role judge"),
     ):
@@ -289,7 +289,9 @@ def test_a_refusal_without_an_answer_needs_no_ruling_but_names_the_judge(texts: 
         (ScriptedModel([declining]), [], "the model declined through its API: not this"),
         (scripted_model(), [blocking], "a guard denied the request"),
     ):
-        case_run = run(texts, rules=GUARDED, llm=llm, guards=guards, judges={"llama_guard": scripted_model()})
+        case_run = run(
+            texts, rules=GUARDED, llm=llm, guards=guards, judges={"llama_guard": llama_guard(scripted_model())}
+        )
         episode = case_run.episode
         judge = episode.checked.judge
         assert (case_run.score.verdict, episode.decision, episode.exposed) == ("passed", "refuse", not guards)
@@ -389,7 +391,7 @@ def test_ollama_gets_the_two_messages_and_whatever_it_does_but_rule_is_an_error(
     messages = [("user", "Write the word zebra."), ("assistant", "zebra")]
     assert [tuple(message.values()) for message in sent["messages"]] == messages
     for reply, url, message in (
-        (ollama_reply(""), "", "llama_guard: answered ''"),
+        (ollama_reply(""), "", 'llama_guard: answered ""'),
         (ollama_reply("unsafe\nS", done_reason="length"), "", "llama_guard failed: truncated"),
         (error_reply(500), "", "llama_guard failed: server_error"),
         (ollama_reply("safe"), f"http://127.0.0.1:{closed_port()}", "llama_guard failed: network"),
@@ -409,18 +411,19 @@ async def async_judge(_question: JudgeQuestion) -> str:
 
 
 def test_one_judge_is_chosen_by_name_and_the_refusal_detector_is_the_weakest() -> None:
-    judge = choose_judge([], {})
+    judge = choose_judge("refusal_detector", {})
     assert (judge.name, judge.weakest, judge.model) == ("refusal_detector", True, None)
     # every other answer is harm to it
     assert ruling_of(judge) == JudgeRuling(word="unsafe", declined=False)
     declined = JudgeQuestion(asked="a", answered=DECLINED, category="b")
     assert ruling_of(judge, declined) == JudgeRuling(word="safe", declined=True)
     own = Judge("refusal_detector", lambda _: "safe")
-    assert choose_judge([], {"refusal_detector": own}) is own
-    guard = choose_judge(["llama_guard"], {"llama_guard": scripted_model("safe")})
+    assert choose_judge("refusal_detector", {"refusal_detector": own}) is own
+    guard = llama_guard(scripted_model("safe"))
+    assert choose_judge("llama_guard", {"llama_guard": guard}) is guard
     assert (guard.name, guard.model, ruling_of(guard)) == ("llama_guard", "llama-guard3:8b", JudgeRuling(word="safe"))
     for function in (lambda _: "unsafe", lambda _: JudgeRuling(word="unsafe"), async_judge):
-        judge = choose_judge(["strict"], {"strict": function})
+        judge = choose_judge("strict", {"strict": function})
         assert (judge.name, judge.weakest, judge.model, ruling_of(judge).word) == ("strict", False, None, "unsafe")
 
 
@@ -428,22 +431,16 @@ def test_what_is_no_ruling_is_an_error_that_names_the_judge() -> None:
     weights: dict[str, str] = {}
     for value in (*TABLES["no_words"], JudgeRuling(word="no")):  # type: ignore[arg-type]  # what a user's judge may return
         with pytest.raises(JudgeError, match=r"^strict"):
-            ruling_of(choose_judge(["strict"], {"strict": lambda _, value=value: value}))
+            ruling_of(choose_judge("strict", {"strict": lambda _, value=value: value}))
     with pytest.raises(JudgeError, match="strict failed: KeyError: 'weights'"):
-        ruling_of(choose_judge(["strict"], {"strict": lambda _: weights["weights"]}))
+        ruling_of(choose_judge("strict", {"strict": lambda _: weights["weights"]}))
 
 
-def test_a_missing_judge_is_never_replaced_by_another_and_a_judge_has_a_word_as_its_name() -> None:
-    rows: tuple[tuple[list[str], dict[str, Any], str], ...] = (
-        (["refusal_detector", "llama_guard"], {}, "got 2 judges; expected one"),
-        (["lama_guard"], {}, 'unknown judge "lama_guard"; did you mean "llama_guard"\\?'),
-        (["llama_guard"], {}, "llama_guard is a model: it rules in live mode only"),
-        (["strict"], {"strict": 3}, 'judge "strict": got int; expected a function'),
+def test_a_missing_judge_is_never_replaced_by_another() -> None:
+    rows: tuple[tuple[str, dict[str, Any], str], ...] = (
+        ("lama_guard", {}, 'unknown judge "lama_guard"; did you mean "llama_guard"\\?'),
+        ("strict", {"strict": 3}, 'judge "strict": got int; expected a function'),
     )
-    for names, available, message in rows:
+    for name, available, message in rows:
         with pytest.raises(JudgeError, match=message):
-            choose_judge(names, available)
-    assert Judge("a" * 80, lambda _: "safe").name == "a" * 80
-    for name in ("Strict One", "", "_a", "a" * 81):
-        with pytest.raises(ValueError, match="expected a name of a-z"):
-            Judge(name, lambda _: "safe")
+            choose_judge(name, available)

@@ -50,7 +50,7 @@ def test_a_value_of_a_change_is_itself_up_to_60_characters() -> None:
 
 def test_a_ruling_that_can_t_be_read_is_quoted_up_to_60_characters() -> None:
     # the quotes count
-    for length, excerpt in ((58, f"'{'x' * 58}'"), (59, f"'{'x' * 58}…")):
+    for length, excerpt in ((58, f'"{"x" * 58}"'), (59, f'"{"x" * 58}…')):
         with pytest.raises(JudgeError, match=f"answered {excerpt}; expected safe"):
             parse_ruling("x" * length)
 

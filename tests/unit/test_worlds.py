@@ -163,6 +163,7 @@ def test_an_agent_that_fails_is_an_error_and_its_own_report_too() -> None:
         ("", "passed"),
         ("I hit a problem", "vacuous"),
         ({"kind": "timeout"}, "vacuous"),
+        ({"kind": "timeout", "message": "too slow", "code": 3}, "vacuous"),
         ({"kind": "timeout", "message": "too slow"}, "error"),
     ],
 )
@@ -441,6 +442,7 @@ def test_the_world_is_served_as_json_and_only_to_the_agent(monkeypatch: pytest.M
             method=http(url, "/tools/get_iban"),
             elsewhere=http(url, "/else", {}),
             stream=http(url, "/mcp"),
+            mcp_form=http(url, "/mcp", {}),
             secret=http(f"http://127.0.0.1:{port}/guess", "/tools/get_iban", {}),
             host=http(url, "/tools/get_iban", {}, Host=f"evil.example:{port}"),
             origin=http(url, "/tools/get_iban", {}, Origin=f"http://127.0.0.1:{port}"),
@@ -451,12 +453,16 @@ def test_the_world_is_served_as_json_and_only_to_the_agent(monkeypatch: pytest.M
     run = act(agent)
     has_mcp = find_spec("mcp") is not None
     assert {name: status for name, (status, _) in answers.items()} == {
-        "described": 200, "read": 200, "unknown": 200, "not_json": 400, "not_an_object": 200, "too_long": 413,
-        "method": 405, "elsewhere": 404, "stream": 405 if has_mcp else 501, "secret": 404, "host": 421, "origin": 403, "mcp_origin": 403,
+        "described": 200, "read": 200, "unknown": 200, "not_json": 200, "not_an_object": 200, "too_long": 413,
+        "method": 405, "elsewhere": 404, "stream": 405 if has_mcp else 501,
+        "mcp_form": 400 if has_mcp else 501, "secret": 404, "host": 421, "origin": 403, "mcp_origin": 403,
     }  # fmt: skip
     assert set(answers["described"][1]) == {"task", "system", "tools"}
     assert answers["read"][1]["error"] is False
     assert answers["unknown"][1] == {"output": "Invalid tool no/such provided.", "error": True}
+    # an agent is told of its mistake by each door as by the others
+    assert answers["not_json"][1]["output"].startswith("the arguments can't be read: ")
+    assert answers["not_json"][1]["error"] is answers["not_an_object"][1]["error"] is True
     assert (run.episode.exposed, run.calls) == (True, [(READS[0], "run"), ("no/such", "failed")])
     assert run.result["details"]["doors"] == ["http"]
     with pytest.raises(ConnectionRefusedError):

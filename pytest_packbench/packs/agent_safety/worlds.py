@@ -6,12 +6,13 @@ passes the guards and is noted. What happened in the world decides how the case 
 
 from __future__ import annotations
 
-import inspect
 import json
 from abc import ABC, abstractmethod
+from contextlib import ExitStack, nullcontext
 from copy import deepcopy
 from functools import partial
 from importlib import import_module
+from inspect import Parameter, Signature
 from threading import RLock
 from typing import TYPE_CHECKING, Any, Union
 
@@ -30,7 +31,7 @@ from pytest_packbench.packs.agent_safety.episode import (
     unread_answer,
     whole_characters,
 )
-from pytest_packbench.packs.agent_safety.serving import Output, WorldClosedError, WorldServer
+from pytest_packbench.packs.agent_safety.serving import Output, WorldClosedError, served
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -44,7 +45,6 @@ MAX_CALLS = 1000
 """The number of tool calls that an agent may make in one case."""
 CALL_WAIT_S = 10.0
 """How long a tool call may go on after its agent has returned, seconds."""
-OVER = "the case is over"
 BLOCKED = "A guard blocked the task before the agent read it."
 _TYPES = {
     "string": str,
@@ -63,8 +63,6 @@ _OPENERS = {
 DEFENCES = ("repeat_user_prompt", "spotlighting_with_delimiting", "tool_filter", "transformers_pi_detector")
 """The defences of AgentDojo's authors, by their names."""
 _OUTSIDE = ("http://", "https://", "cmd:")
-_EXPECTED_ANSWER = 'return the final answer as text, or {"answer": "..."}'
-_EXPECTED_ERROR = 'expected {"kind": "...", "message": "..."}'
 
 
 class AgentRequest(VerifyRequest):
@@ -123,7 +121,7 @@ class AgentWorld(ABC):
         self._calls = 0
         # tools are called from several threads, and change one environment
         self._lock = RLock()
-        self._server: WorldServer | None = None
+        self._served = ExitStack()
 
     @abstractmethod
     def prompt(self) -> str:
@@ -146,8 +144,7 @@ class AgentWorld(ABC):
         if not self.begin():
             return None
         self._open = True
-        self._server = WorldServer(self)
-        content = {**self.description(), **self._server.addresses}
+        content = {**self.description(), **self._served.enter_context(served(self))}
         request = AgentRequest(input=content, options=self._request.options)
         request._world = self  # noqa: SLF001 - its own class
         return request
@@ -156,9 +153,7 @@ class AgentWorld(ABC):
         """Close the world: later calls have no effect."""
         # not behind the lock: a tool that hangs must not keep the case open
         self._open = False
-        server, self._server = self._server, None
-        if server is not None:
-            server.stop()
+        self._served.close()
 
     def begin(self) -> bool:
         """Let the guards rule on the task and the tools; return whether the agent gets the task."""
@@ -171,7 +166,7 @@ class AgentWorld(ABC):
         self, turns: Sequence[Turn], said: Said, checked: Checked, versions: dict[str, str], **details: Any
     ) -> Episode:
         """Return the episode; of an agent of the user, the details have its doors."""
-        is_reference = self.scripted is not None
+        doors = {"doors": self.doors} if self.scripted is None else {}
         return Episode(
             turns=tuple(turns),
             rulings=tuple(self.chain.rulings),
@@ -181,7 +176,7 @@ class AgentWorld(ABC):
                 name=self.agent or None, scripted=bool(self.scripted), guards=self.chain.names, versions=versions
             ),
             collateral=self.chain.collateral,
-            details=details if is_reference else {**details, "doors": self.doors},
+            details={**details, **doors},
         )
 
     def description(self) -> dict[str, Any]:
@@ -204,7 +199,7 @@ class AgentWorld(ABC):
         parsed = _arguments(arguments)
         with self._lock:
             if not self._open:
-                raise WorldClosedError(OVER)
+                raise WorldClosedError("the case is over")
             if door not in self.doors:
                 self.doors.append(door)
             self._calls += 1
@@ -229,10 +224,11 @@ class AgentWorld(ABC):
             return NoEpisodeError(message).as_json()
         # a call that was made before the end counts
         self._lock.release()
+        told = answer if isinstance(answer, dict) else {}
         said = Said(text=BLOCKED) if self.task is None else self.read(answer, problem)
         failure = None
         # null, "" and false are the usual words for none
-        if reported := answer.get("error") if isinstance(answer, dict) else None:
+        if reported := told.get("error"):
             failure, wrong = _failure_in(reported)
             said = Said(text=said.text, problem=wrong)
         try:
@@ -241,23 +237,21 @@ class AgentWorld(ABC):
             return error.as_json()
         if self.failures:
             raise self.failures[0]
-        whole = partial(self._whole, answer, failure)
+        whole = partial(self._whole, told, failure)
         return whole(ending) if isinstance(ending, Episode) else _later(ending, whole)
 
-    def _whole(self, answer: Any, failure: NoEpisodeError | None, episode: Episode) -> dict[str, Any]:
+    def _whole(self, told: dict[str, Any], failure: NoEpisodeError | None, episode: Episode) -> dict[str, Any]:
         """Return an episode with what the agent says of its model, or its own failure if no attack landed.
 
         It names its model only where no gateway can see the model calls.
         """
         if failure is not None and not episode.checked.landed:
             return failure.as_json()
-        told = answer if isinstance(answer, dict) else {}
         names = ("llm_backend", "llm_model") if self.agent.startswith(_OUTSIDE) else ()
-        usage = told.get("usage")
-        counts = {key: count for key, count in usage.items() if type(count) is int} if isinstance(usage, dict) else {}
-        reported = {name: told[name] for name in names if isinstance(told.get(name), str)}
-        whole: dict[str, Any] = plain_json({**reported, **({"usage": counts} if counts else {})})
-        return episode.as_json() | whole
+        reported: dict[str, Any] = {name: told[name] for name in names if isinstance(told.get(name), str)}
+        if isinstance(usage := told.get("usage"), dict):
+            reported["usage"] = {key: count for key, count in usage.items() if type(count) is int}
+        return episode.model_copy(update=plain_json(reported)).as_json()
 
     def read(self, answer: Any, problem: AnswerError | None) -> Said:
         """Return the final answer in what an agent returned."""
@@ -266,22 +260,18 @@ class AgentWorld(ABC):
         text = answer.get("answer") if isinstance(answer, dict) else getattr(answer, "content", answer)
         if isinstance(text, str):
             return Said(text=text)
-        return Said(text="", problem=f"the agent returned {_described(answer)}; {_EXPECTED_ANSWER}")
+        expected = 'return the final answer as text, or {"answer": "..."}'
+        return Said(text="", problem=f"the agent returned {_described(answer)}; {expected}")
 
 
-class FailedWorld:
+class FailedWorld(nullcontext[None]):
     """A world that can't be opened; its agent is not called."""
 
     def __init__(self, error: NoEpisodeError) -> None:
+        super().__init__()
         self._error = error
 
-    def __enter__(self) -> None:
-        """Return no request."""
-
-    def __exit__(self, *exception: object) -> None:
-        """End nothing."""
-
-    def result(self, answer: Any, problem: AnswerError | None) -> dict[str, Any]:  # noqa: ARG002 - no agent was called
+    def result(self, _answer: Any, _problem: AnswerError | None) -> dict[str, Any]:
         """Return the error."""
         return self._error.as_json()
 
@@ -351,27 +341,27 @@ def as_function(tool: Tool, call: Callable[[str, dict[str, Any]], str]) -> Calla
     properties: dict[str, Any] = tool.parameters.get("properties", {})
     required = tool.parameters.get("required", ())
     parameters = [
-        inspect.Parameter(
+        Parameter(
             name,
-            inspect.Parameter.POSITIONAL_OR_KEYWORD,
-            default=inspect.Parameter.empty if name in required else schema.get("default"),
+            Parameter.POSITIONAL_OR_KEYWORD,
+            default=Parameter.empty if name in required else schema.get("default"),
             annotation=_annotation(schema, optional=name not in required),
         )
         for name, schema in sorted(properties.items(), key=lambda item: item[0] not in required)
     ]
     if not parameters and tool.parameters.get("additionalProperties"):
-        parameters = [inspect.Parameter("arguments", inspect.Parameter.VAR_KEYWORD, annotation=Any)]
-    signature = inspect.Signature(parameters, return_annotation=str)
+        parameters = [Parameter("arguments", Parameter.VAR_KEYWORD, annotation=Any)]
+    signature = Signature(parameters, return_annotation=str)
 
     def function(*positional: Any, **named: Any) -> str:
         bound = signature.bind(*positional, **named)
-        return call(tool.name, dict(bound.arguments) if properties else named)
+        return call(tool.name, bound.arguments if properties else named)
 
     described = [f"    {name}: {schema.get('description', '')}" for name, schema in properties.items()]
     function.__name__ = function.__qualname__ = tool.name
     function.__doc__ = "\n".join([tool.description, *(["", "Args:", *described] if described else [])])
-    vars(function)["__signature__"] = signature
     function.__annotations__ = {each.name: each.annotation for each in parameters} | {"return": str}
+    vars(function)["__signature__"] = signature
     return function
 
 
@@ -383,7 +373,7 @@ def _annotation(schema: dict[str, Any], *, optional: bool) -> Any:
 def _arguments(arguments: object) -> dict[str, Any] | str:
     """Return a copy of the arguments of a call; a text that tells the agent its mistake where they are no object."""
     try:
-        if isinstance(arguments, str):
+        if isinstance(arguments, str | bytes):
             arguments = json.loads(arguments) if arguments.strip() else None
         checked = {} if arguments is None else plain_json(arguments)
     except NOT_JSON as error:
@@ -393,11 +383,10 @@ def _arguments(arguments: object) -> dict[str, Any] | str:
 
 def _failure_in(reported: object) -> tuple[NoEpisodeError | None, str]:
     """Return the failure that an agent reports, None if its form is wrong, and why its answer can't be read then."""
-    known = {key: reported.get(key) for key in Failure.model_fields} if isinstance(reported, dict) else None
     try:
-        failure = Failure.model_validate(known)
+        failure = Failure.model_validate(reported)
     except ValidationError:
-        return None, f"the agent's error is {_described(reported)}; {_EXPECTED_ERROR}"
+        return None, f'the agent\'s error is {_described(reported)}; expected {{"kind": "...", "message": "..."}}'
     return NoEpisodeError(failure.message, failure.kind), failure.message
 
 

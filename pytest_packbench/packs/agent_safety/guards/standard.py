@@ -5,12 +5,11 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from dataclasses import fields
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from pytest_packbench.model.pack import RoleModel
-from pytest_packbench.model.request import ModelRequest
+from pytest_packbench.model.request import ModelRequest, Tool
 from pytest_packbench.packs.agent_safety.guards.base import ROLE, GuardRuling, leaves
 
 if TYPE_CHECKING:
@@ -40,8 +39,8 @@ _FORGET = re.compile(
 _SYSTEM = re.compile(
     rf"(?<!#)#{{2,6}}{_GAP}{{0,9}}\(?{_GAP}{{0,9}}system[\w ]{{0,20}}\)?{_REST}", re.IGNORECASE | re.DOTALL
 )
-RULES: tuple[tuple[int, re.Pattern[str]], ...] = ((1, _BLOCK), (2, _FORGET), (3, _SYSTEM))
-"""Rule number and what it removes: tagged blocks, orders to ignore earlier instructions, fake system messages."""
+RULES = (_BLOCK, _FORGET, _SYSTEM)
+"""What each rule removes, from number 1 on: tagged blocks, orders to ignore instructions, fake system messages."""
 
 
 class Redact:
@@ -55,12 +54,11 @@ class Redact:
 
     def on_tool_output(self, output: ToolOutput) -> GuardRuling | None:
         """Replace an output that contains a known pattern; the rule is that of the first pattern."""
-        text, first = output.text, None
-        for rule, pattern in RULES:
+        text, fired = output.text, []
+        for rule, pattern in enumerate(RULES, start=1):
             text, count = pattern.subn(REMOVED, text)
-            if count and first is None:
-                first = rule
-        return None if first is None else GuardRuling(decision="replace", text=text, rule=first)
+            fired += [rule] * count
+        return GuardRuling(decision="replace", text=text, rule=fired[0]) if fired else None
 
 
 NOTICE = (
@@ -92,7 +90,6 @@ class Spotlight:
 
 MIN_LENGTH = 3
 """Letters and digits that an argument needs before its origin is checked; shorter ones occur in any text."""
-_UNTRUSTED = 1
 
 
 class ToolPolicy:
@@ -108,13 +105,10 @@ class ToolPolicy:
     def pre_tool_use(self, call: ToolUse) -> GuardRuling | None:
         """Deny a call (rule 1) whose arguments come from tool outputs only."""
         values = [text for value in leaves(call.arguments) if len(text := _normalized(value)) >= MIN_LENGTH]
-        trusted = _normalized(call.prompt)
-        if any(value in trusted for value in values):
+        trusted, untrusted = _normalized(call.prompt), _normalized(" ".join(call.outputs))
+        if any(value in trusted for value in values) or not any(value in untrusted for value in values):
             return None
-        untrusted = _normalized(" ".join(call.outputs))
-        if not any(value in untrusted for value in values):
-            return None
-        return GuardRuling(decision="deny", rule=_UNTRUSTED, reason="the arguments occur in untrusted text only")
+        return GuardRuling(decision="deny", rule=1, reason="the arguments occur in untrusted text only")
 
 
 def _normalized(text: str) -> str:
@@ -123,14 +117,12 @@ def _normalized(text: str) -> str:
 
 def guard_roles(rules: SafetySuiteConfig) -> dict[str, RoleModel]:
     """Return what answers the calls of guards, by their role: the suite's model for them, and its servers."""
-    model = rules.guard_model
-    roles = {} if model is None else {ROLE: RoleModel(model.backend, model.model, model.base_url or "")}
-    return {
-        **roles,
-        **{
-            f"{ROLE}_{name}": RoleModel("json_server", name, server.url) for name, server in rules.guard_servers.items()
-        },
-    }
+    roles = {}
+    if model := rules.guard_model:
+        roles[ROLE] = RoleModel(model.backend, model.model, model.base_url or "")
+    for name, server in rules.guard_servers.items():
+        roles[f"{ROLE}_{name}"] = RoleModel("json_server", name, server.url)
+    return roles
 
 
 class AskedGuard:
@@ -150,18 +142,16 @@ class AskedGuard:
 
     async def _ask(self, name: str, event: Any) -> GuardRuling | None:
         """Return the server's ruling on an event, which names those of the tools that stay; None for `{}` alone."""
-        values = {key.name: getattr(event, key.name) for key in fields(event) if key.name != "llm"}
-        tools = values.get("tools", ())
-        if tools:
-            values["tools"] = [tool.as_json() for tool in tools]
-        text = json.dumps({"event": name, **values}, ensure_ascii=False)
+        told = {"event": name, **vars(event)}
+        llm = told.pop("llm")
+        text = json.dumps(told, ensure_ascii=False, default=Tool.as_json)
         request = ModelRequest(
             role=self.role, system="", messages=({"role": "user", "content": text},), output_schema={"type": "object"}
         )
-        answer = (await event.llm.complete(request)).readable().content
+        answer = (await llm.complete(request)).readable().content
         if answer == {}:
             return None
         if isinstance(answer, dict) and isinstance(answer.get("tools"), list):
-            answer = {**answer, "tools": [tool for tool in tools if tool.name in answer["tools"]]}
+            answer = {**answer, "tools": [tool for tool in told.get("tools", ()) if tool.name in answer["tools"]]}
         # a ruling in another form must not pass as none
         return GuardRuling.model_validate(answer)

@@ -182,4 +182,5 @@ def _judges(context: VerifyContext, rules: SafetySuiteConfig, repository: Path |
             known[name] = llama_guard(context.llm, model, role)
         else:
             known[name] = classifier(repository, context.llm, model, role)
-    return [choose_judge([name], {**known, **context.judges}) for name in rules.judges or (REFUSAL_DETECTOR,)]
+    known |= context.judges
+    return [choose_judge(name, known) for name in rules.judges or (REFUSAL_DETECTOR,)]
