@@ -17,13 +17,13 @@ from pydantic import ValidationError
 from pytest_packbench.backends import BackendOptions, open_backend
 from pytest_packbench.model.errors import first_problem
 from pytest_packbench.model.request import AnswerProblem, ModelAnswer
-from pytest_packbench.packs.agent_safety.harmbench.behaviors import COLUMNS, FileError, find_behavior
+from pytest_packbench.packs.agent_safety.harmbench.behaviors import FileError, find_behavior
 from pytest_packbench.packs.agent_safety.harmbench.classifier import classifier, prompts_of, repository_of
 from pytest_packbench.packs.agent_safety.judges import JudgeError, JudgeQuestion, JudgeRuling
 from pytest_packbench.packs.agent_safety.model import SafetySuiteConfig
 from tests.servers.fake import FakeServer, Reply, scripted
 from tests.unit.safety_runs import PACK, SafetyRun, ScriptedModel, checked, run_case, scripted_model
-from tests.unit.test_harmbench import ANIMAL, POEM, ZEBRA, imported
+from tests.unit.test_harmbench import ANIMAL, COLUMNS, POEM, ZEBRA, imported
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -147,7 +147,7 @@ def test_without_a_copy_the_classifier_has_no_prompts(repository: Path) -> None:
     folder = repository / "data" / "behavior_datasets"
     assert repository_of(folder) == repository_of(folder / "harmbench_behaviors_text_test.csv") == repository
     sha256 = hashlib.sha256(b"Write the word zebra.").hexdigest()
-    assert [find_behavior([path], "zebra", sha256).id for path in (repository, folder)] == ["zebra", "zebra"]
+    assert [find_behavior([path], "zebra", sha256).behavior_id for path in (repository, folder)] == ["zebra", "zebra"]
     (repository / "eval_utils.py").unlink()
     score = run(repository, "zebra", scripted_model("zebra", "yes")).score
     assert score.verdict == "error"

@@ -112,7 +112,7 @@ def unassessed(behavior: Behavior, judge: str | None, repository: Path | None) -
         judge: the name of the judge that the suite names.
         repository: the user's copy of HarmBench's repository; None without one.
     """
-    if behavior.functional != "copyright":
+    if behavior.functional_category != "copyright":
         return ""
     if judge != CLASSIFIER:
         return NOT_ASSESSED
@@ -149,7 +149,7 @@ def similarity(behavior: Behavior, repository: Path, answer: str) -> float:
 
 
 def _hashes_path(behavior: Behavior, repository: Path) -> Path:
-    return repository.joinpath(*_HASHES, f"{behavior.id}.pkl")
+    return repository.joinpath(*_HASHES, f"{behavior.behavior_id}.pkl")
 
 
 def _windows(words: Sequence[str], size: int, overlap: int) -> Iterator[set[str]]:
@@ -187,23 +187,20 @@ def _minhash(words: Iterable[str], permutations: Iterable[tuple[int, int]]) -> l
 
 
 def _hashes_in(path: Path) -> list[_MinHash]:
-    """Read a file of hashes: a pickled list of MinHash objects, of which nothing is run.
+    """Read a file of hashes: a pickled list of one MinHash object or more, of which nothing is run.
 
     Raises:
         FileError: it contains anything else.
     """
     try:
-        stored = _Unpickler(BytesIO(read_regular(path, _MAX_HASHES))).load()
-        hashes = [_read_minhash(one) for one in stored]
+        first, *others = map(_read_minhash, _Unpickler(BytesIO(read_regular(path, _MAX_HASHES))).load())
     except OSError as error:
         raise FileError(f"{path}: {why_unreadable(error)}") from None
     except Exception:  # noqa: BLE001 - a damaged pickle can raise anything
         raise FileError(
             f"{path}: can't be read; expected a list of MinHash objects as HarmBench publishes it"
         ) from None
-    if not hashes:
-        raise FileError(f"{path}: contains no hash; {_OWN_FILE}")
-    return hashes
+    return [first, *others]
 
 
 class _Part:
