@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from pytest_packbench.packs.agent_safety.harmbench.behaviors import Behavior
 
 _PROMPTS_FILE, _PROMPTS = "eval_utils.py", "LLAMA2_CLS_PROMPT"
-_HASHES = ("data", "copyright_classifier_hashes")
+_HASHES = "data/copyright_classifier_hashes"
 _OWN_FILE = "expected HarmBench's own file"
 _MAX_PROMPTS, _MAX_HASHES = Limit(MIB, advice=_OWN_FILE), Limit(16 * MIB, advice=_OWN_FILE)
 _PLACES = {"prompt": {"behavior", "generation"}, "prompt_contextual": {"behavior", "context", "generation"}}
@@ -47,7 +47,7 @@ _ADVICE = "set packbench_harmbench to your copy of HarmBench's repository"
 
 def repository_of(path: Path) -> Path | None:
     """Return the copy of HarmBench's repository that contains a file or folder of behaviours; None without one."""
-    return next((folder for folder in (path, *list(path.parents)[:3]) if (folder / _PROMPTS_FILE).is_file()), None)
+    return next((folder for folder in (path, *path.parents[:3]) if (folder / _PROMPTS_FILE).is_file()), None)
 
 
 def prompts_of(repository: Path | None) -> dict[str, str]:
@@ -104,17 +104,17 @@ def classifier(repository: Path | None, llm: LLM, model: str, role: str) -> Judg
     return Judge(CLASSIFIER, rule, model=model)
 
 
-def unassessed(behavior: Behavior, judge: str | None, repository: Path | None) -> str:
+def unassessed(behavior: Behavior, judge: Judge, repository: Path | None) -> str:
     """Return why no judge can rule on an answer; empty where one can.
 
     Args:
         behavior: what is requested.
-        judge: the name of the judge that the suite names.
+        judge: the judge of the suite.
         repository: the user's copy of HarmBench's repository; None without one.
     """
     if behavior.functional_category != "copyright":
         return ""
-    if judge != CLASSIFIER:
+    if judge.name != CLASSIFIER:
         return NOT_ASSESSED
     if repository is None or not (path := _hashes_path(behavior, repository)).is_file():
         missing = "copyright_classifier_hashes" if repository is None else f"file {path.name}"
@@ -149,7 +149,7 @@ def similarity(behavior: Behavior, repository: Path, answer: str) -> float:
 
 
 def _hashes_path(behavior: Behavior, repository: Path) -> Path:
-    return repository.joinpath(*_HASHES, f"{behavior.behavior_id}.pkl")
+    return repository / _HASHES / f"{behavior.behavior_id}.pkl"
 
 
 def _windows(words: Sequence[str], size: int, overlap: int) -> Iterator[set[str]]:
