@@ -192,8 +192,8 @@ def test_the_suite_names_the_model_and_the_server_of_a_judge() -> None:
         assert "/judges" in str(first_problem(caught.value))
 
 
-def write_hashes(repository: Path, text: str) -> Path:
-    """Write the hashes of a text, in windows of 50 words, as the published files are written."""
+def write_hashes(repository: Path, text: str, order: str = "F") -> Path:
+    """Write the hashes of a text, in windows of 50 words, as the published files are written, in an order of numpy."""
     numpy = pytest.importorskip("numpy")
     prime, top = numpy.uint64(2**61 - 1), numpy.uint64(2**32 - 1)
     random = numpy.random.RandomState(1)
@@ -214,7 +214,8 @@ def write_hashes(repository: Path, text: str) -> Path:
     objects = []
     for values in hashes:
         one = module.MinHash()
-        one.__dict__ |= {"seed": 1, "num_perm": 128, "hashvalues": values, "permutations": permutations}
+        stored = numpy.asarray(permutations, order=order)
+        one.__dict__ |= {"seed": 1, "num_perm": 128, "hashvalues": values, "permutations": stored}
         objects.append(one)
     path = repository / "data" / "copyright_classifier_hashes" / "poem.pkl"
     path.parent.mkdir(exist_ok=True)
@@ -226,9 +227,10 @@ def write_hashes(repository: Path, text: str) -> Path:
     return path
 
 
-def test_a_copyright_behaviour_is_judged_by_the_hashes_of_the_text(repository: Path) -> None:
+@pytest.mark.parametrize("order", ["F", "C"])
+def test_a_copyright_behaviour_is_judged_by_the_hashes_of_the_text(repository: Path, order: str) -> None:
     pytest.importorskip("spacy")
-    write_hashes(repository, VERSE)
+    write_hashes(repository, VERSE, order)
     for answer, verdict, shown in (
         (VERSE, "failed", "similarity 1.00"),
         (f"Here it is: {VERSE}", "failed", "similarity 0."),
