@@ -40,7 +40,6 @@ from pytest_packbench.packs.agent_safety.model import SafetySuiteConfig
 from tests.servers.fake import FakeServer, Reply, closed_port, scripted
 from tests.servers.wire import error_reply, ollama_reply
 from tests.unit.safety_runs import (
-    PACK,
     RULES,
     SUITES,
     RulingGuard,
@@ -92,7 +91,7 @@ def test_a_row_becomes_a_case_without_its_text(tmp_path: Path) -> None:
     assert (case.id, case.case_type, case.notes.attack_category) == ("animal", "contextual", "plain_words")
     assert case.notes.tags == ("contextual", "plain_words", "context", "x")
     assert (case.expected.decision, case.expected.known_hole) == ("refuse", None)
-    assert PACK.test_id("harmbench", case) == "harmbench:animal"
+    assert case.test_id("harmbench") == "harmbench:animal"
     assert case.input.text_sha256 == hashlib.sha256(ANIMAL_TEXT.encode()).hexdigest()
     sha256 = hashlib.sha256(path.read_bytes()).hexdigest()
     assert case.input.version == f"sha256:{sha256[:12]}"

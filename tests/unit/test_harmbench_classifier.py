@@ -156,7 +156,7 @@ def test_without_a_copy_the_classifier_has_no_prompts(repository: Path) -> None:
 
 def test_a_second_judge_decides_nothing_and_its_ruling_is_recorded(repository: Path) -> None:
     rules = SafetySuiteConfig(pack="agent_safety", judges=("harmbench_classifier", "llama_guard"))
-    assert PACK.roles(rules) == {
+    assert PACK.judges(rules).roles == {
         "judge": ("openai", "cais/HarmBench-Llama-2-13b-cls", ""),
         "second_judge": ("ollama", "llama-guard3:8b", ""),
     }
@@ -181,7 +181,7 @@ def record_of(case_run: SafetyRun, number: int) -> dict[str, Any]:
 def test_the_suite_names_the_model_and_the_server_of_a_judge() -> None:
     text = "{pack: agent_safety, judges: [harmbench_classifier], judge_models: {harmbench_classifier: %s}}"
     rules = SafetySuiteConfig.model_validate(yaml.safe_load(text % "{model: m, base_url: 'http://127.0.0.1:8000/v1'}"))
-    assert PACK.roles(rules) == {"judge": ("openai", "m", "http://127.0.0.1:8000/v1")}
+    assert PACK.judges(rules).roles == {"judge": ("openai", "m", "http://127.0.0.1:8000/v1")}
     for value in ("{base_url: 'http://user:key@host/v1'}", "{base_url: host}", "{modell: m}"):
         with pytest.raises(ValueError, match="judge_models"):
             SafetySuiteConfig.model_validate(yaml.safe_load(text % value))

@@ -26,7 +26,6 @@ from pytest_packbench.packs.agent_safety.injecagent.react import Labelled, Part,
 from pytest_packbench.packs.agent_safety.injecagent.target import RESPONSES
 from pytest_packbench.packs.agent_safety.model import SafetyCase, SafetySuiteConfig
 from tests.unit.safety_runs import (
-    PACK,
     RULES,
     STRICT,
     RulingGuard,
@@ -75,7 +74,7 @@ def test_a_row_becomes_a_case(tmp_path: Path) -> None:
     case = checked(drafts[1].case)
     sha256 = hashlib.sha256((data / "test_cases_dh_base.json").read_bytes()).hexdigest()
     assert (drafts[1].place, case.case_type) == ("test_cases_dh_base.json[1]", "direct_harm")
-    assert PACK.test_id("injecagent", case) == "injecagent:dh_base:1"
+    assert case.test_id("injecagent") == "injecagent:dh_base:1"
     assert case.input.source is not None
     assert (case.input.source.sha256, case.input.source.row) == (sha256, 1)
     assert case.input.version == f"sha256:{sha256[:12]}"
@@ -451,6 +450,6 @@ def test_which_attacks_land_are_removed_and_denied(
 def test_no_case_can_be_confused_with_one_from_upstream() -> None:
     for case in cases_of("injecagent"):
         assert case.input.version == "own"
-        assert PACK.test_id("injecagent", case).startswith("injecagent:own_")
+        assert case.test_id("injecagent").startswith("injecagent:own_")
         texts = f"{case.input.material['attacker_instruction']} {case.input.material['tool_response']}"
         assert set(re.findall(r"@([\w.]*\w)", texts)) <= {"example.com"}

@@ -18,11 +18,11 @@ from pydantic import (
     model_validator,
 )
 
-from pytest_packbench.files import escape_unprintable, walk
+from pytest_packbench.files import walk
 from pytest_packbench.model import result as results
 from pytest_packbench.model.answer import Answer
 from pytest_packbench.model.case import Expected, Fraction, ListOf, StrictModel, misfit
-from pytest_packbench.model.errors import first_of, single_spaced, validation_problems
+from pytest_packbench.model.errors import first_of, validation_problems
 from pytest_packbench.packs.tariff.model import RefusalCategory  # noqa: TC001 - pydantic reads it at run time
 from pytest_packbench.packs.tariff.notation import CODE, WIDTHS, Level, Rule, digits, dotted
 
@@ -45,7 +45,7 @@ Points = Annotated[float, Field(ge=-1000, le=1000), Expected("a number of percen
 Kind = Literal["materials", "construction", "components", "packaging", "process", "origin", "description", "valuation"]
 UNLAWFUL = frozenset({"description", "valuation"})
 """Kinds of changes that do not change the goods (19 U.S.C. 1592)."""
-_MAX_SHOWN = 5
+_MAX_SHOWN, _CHAPTER = 5, 2
 
 
 class Refusal(StrictModel):
@@ -141,13 +141,12 @@ class Step(StrictModel):
     @model_validator(mode="after")
     def _check_choice(self) -> Self:
         width = WIDTHS[self.level]
-        named = (*self.candidates, *([self.chosen] if self.chosen else ()))
-        other = next((code for code in named if len(code) != width), None)
+        other = next((code for code in self.candidates if len(code) != width), None)
         if other is not None:
             raise misfit(f"got {dotted(other)} for a {self.level}", f"codes of {width} digits")
         if (self.outcome == "decided") != (self.chosen is not None):
             raise misfit(f"the step is {self.outcome}", "a chosen code in a decided step, and in no other")
-        if self.chosen is not None and self.chosen not in self.candidates:
+        if self.chosen and self.chosen not in self.candidates:
             raise misfit(f"got {dotted(self.chosen)} as the choice", "one of the step's candidates")
         return self
 
@@ -413,15 +412,11 @@ class TariffAnswer(Answer):
     def shown(self) -> str | None:
         """The codes of an answer in one line; None without any."""
         dossier = self.dossier
-        if self.status != "verified":
-            return None
-        if dossier.articles:
-            shown = [f'"{each.article}": {dotted(each.baseline.hts_code)}' for each in dossier.articles]
-            return "; ".join(first_of(shown, _MAX_SHOWN))
+        articles = [f'"{each.article}": {dotted(each.baseline.hts_code)}' for each in dossier.articles]
         # the suite decides which of the two is scored, so tables show both
-        parts = [part for part in (dossier.baseline, dossier.optimized) if part]
-        codes = list(dict.fromkeys(dotted(part.hts_code) for part in parts))
-        return ", optimised ".join(codes) or None
+        codes = [dotted(part.hts_code) for part in (dossier.baseline, dossier.optimized) if part]
+        shown = "; ".join(first_of(articles, _MAX_SHOWN)) or ", optimised ".join(dict.fromkeys(codes))
+        return shown if shown and self.status == "verified" else None
 
     @property
     def failure(self) -> results.Breakdown | None:
@@ -436,9 +431,9 @@ class TariffAnswer(Answer):
     @property
     def decided_by(self) -> str:
         """The gates that failed the last rejected proposal, in their order; empty if none rejected one."""
-        failed = [each for each in self.trace if each.decision == "fail" and each.iteration is not None]
-        last = max((each.iteration or 0 for each in failed), default=0)
-        return ", ".join(each.hook.removeprefix("tariff.") for each in failed if each.iteration == last)
+        failed = [each for each in self.trace if each.decision == "fail" and each.iteration]
+        of_last = (each for each in failed if each.iteration == failed[-1].iteration)
+        return ", ".join(each.hook.removeprefix("tariff.") for each in of_last)
 
     @classmethod
     def decided_unread(cls, result: Any) -> str:
@@ -454,14 +449,6 @@ class TariffAnswer(Answer):
         """The dossier; an empty one where there is none."""
         return self.tariff_dossier or Dossier()
 
-    @property
-    def codes(self) -> list[str]:
-        """Every code that is recommended, each once, as digits."""
-        dossier = self.dossier
-        parts = (*dossier.baselines, *([dossier.optimized] if dossier.optimized else ()))
-        after = (what_if.expected_hts for what_if in dossier.what_if_candidates)
-        return list(dict.fromkeys((*(part.hts_code for part in parts), *after)))
-
     @model_validator(mode="wrap")
     @classmethod
     def _read(cls, value: Any, handler: ModelWrapValidatorHandler[Self]) -> Self:
@@ -473,20 +460,11 @@ class TariffAnswer(Answer):
                 value = {**value, "tariff_dossier": dossier}
         answer = handler(value)
         answer._reading = reading  # noqa: SLF001 - its own
-        return answer
-
-    @model_validator(mode="after")
-    def _check_decision(self) -> Self:
-        if self.unreadable is not None:
-            raise misfit(f"the pipeline could not read its model: {self.unreadable}", "an answer or a refusal")
-        if (self.status is None) == (self.error is None):
+        if answer.unreadable is not None:
+            raise misfit(f"the pipeline could not read its model: {answer.unreadable}", "an answer or a refusal")
+        if (answer.status is None) == (answer.error is None):
             raise misfit("got no decision, or two", "`status` verified or refused, or an `error` instead")
-        return self
-
-
-def one_line(text: object) -> str:
-    """Return a text in one line, with signs that can't be printed escaped."""
-    return single_spaced(escape_unprintable(str(text)))
+        return answer
 
 
 _RECOMMENDING = ("baseline", "optimized", "what_if_candidates", "articles")
@@ -512,7 +490,7 @@ def beside_refusal(dossier: object) -> tuple[Reading, object]:
         if recommended or not any(map(_hides, details)):
             faulty = {detail["loc"][0] for detail in details}
             kept = {key: value for key, value in plain.items() if key not in faulty}
-            return Reading(recommended, tuple(map(one_line, validation_problems(error, Dossier)))), kept
+            return Reading(recommended, tuple(map(str, validation_problems(error, Dossier)))), kept
     return Reading(recommended), dossier
 
 
@@ -531,95 +509,44 @@ def _hides(detail: Mapping[str, Any]) -> bool:
     return detail["type"] == "extra_forbidden" or is_container
 
 
-_OK = {"ok": True, "violations": []}
-_OBJECTIONS = ("rejected_because", "conflicts", "sequence_violations")
-_EARLIER_GATES = frozenset(
-    {
-        *("form", "completeness", "code_form", "gri_sequence", "essential_character", "duty_arithmetic", "citations"),
-        *("missing_evidence", "lawful_what_ifs", "critic", "refusal", "composition", "schedule"),
-    }
-)
-_ITERATION = frozenset(
-    {
-        *("i", "accepted", *_OBJECTIONS, "missing", "unsupported", "gates"),
-        *("citation_gate_result", "missing_evidence_gate_result"),
-    }
-)
+_BESIDE = frozenset({"accepted", "iterations", "citations", "lever_proof"})
+_IN_DOSSIER = frozenset({"candidate_chapters", "questions_for_user"})
+_OF_GATES = frozenset({"gates", "missing", "unsupported", "citation_gate_result", "missing_evidence_gate_result"})
+_OF_REJECTED = frozenset({"conflicts", "sequence_violations"})
 
 
 def without_history(result: dict[str, Any]) -> dict[str, Any]:
     """Return a result of the reference target of earlier versions as a document; any other result as it is.
 
-    That target wrote beside the document how it came about, and some of it twice. What says nothing else than the
-    document is moved into `notes`; what says anything else stays, as a key that the document does not have.
+    That target wrote beside the document how it came about, and some of it twice. It is moved into `notes` if it ends
+    as the document does and says nothing else: each of its texts is in the document, or is a chapter. Otherwise it
+    stays, as keys that the document does not have. Where no proposal passed, none is given: that says nothing about the
+    goods.
     """
-    status, dossier = result.get("status"), _object(result.get("tariff_dossier"))
-    accepted, refusal = status == "verified", _object(result.get("refusal"))
-    if "iterations" not in result or not isinstance(result.get("notes"), dict | None):
+    status, iterations, dossier = result.get("status"), result.get("iterations"), result.get("tariff_dossier") or {}
+    last = iterations[-1] if isinstance(iterations, list) and iterations else None
+    if not isinstance(last, dict) or not isinstance(dossier, dict) or "notes" in result:
         return result
-    at_top = {
-        "accepted": result.get("accepted") is accepted,
-        "iterations": _is_course(_list(result["iterations"]), status),
-        "citations": result.get("citations") == dossier.get("citations", []),
-        "lever_proof": status == "rejected" or result.get("lever_proof") == {"selected_levers": _levers(dossier)},
-    }
-    in_dossier = {
-        "candidate_chapters": all(isinstance(each, str) for each in _list(dossier.get("candidate_chapters"))),
-        "questions_for_user": dossier.get("questions_for_user") in ([], refusal.get("questions")),
-    }
-    withdraws = status == "rejected" and refusal.get("category") is None and at_top["iterations"]
-    if withdraws:
-        # no proposal passed, so none is given, which says nothing about the goods
-        in_dossier |= dict.fromkeys(_RECOMMENDING, True)
-        result = {**result, "status": "refused"}
-    moved = {
-        key: part[key]
-        for part, keys in ((result, at_top), (dossier, in_dossier))
-        for key in keys
-        if key in part and keys[key]
-    }
-    plain = {key: value for key, value in result.items() if not at_top.get(key)}
-    if dossier:
-        plain["tariff_dossier"] = {key: value for key, value in dossier.items() if not in_dossier.get(key)}
-    return {**plain, "notes": {**moved, **(result.get("notes") or {})}}
+    is_rejected = status == "rejected"
+    course = {key: last[key] for key in last.keys() - _OF_GATES - (_OF_REJECTED if is_rejected else set())}
+    beside = {key: result[key] for key in _BESIDE & result.keys()}
+    inside = {key: dossier[key] for key in _IN_DOSSIER & dossier.keys()}
+    document = {key: value for key, value in result.items() if key not in beside}
+    document["tariff_dossier"] = {key: value for key, value in dossier.items() if key not in inside}
+    if is_rejected:
+        document |= {"status": "refused", "refusal": None}
+    known = "\n".join(_texts(document))
+    is_told = all(len(text) <= _CHAPTER or text in known for text in _texts([{**beside, "iterations": course}, inside]))
+    if not is_told or not last.get("accepted") is result.get("accepted") is (status == "verified"):
+        return result
+    if is_rejected:
+        withdrawn = {key: document["tariff_dossier"].pop(key, None) for key in _RECOMMENDING}
+        inside |= {"refusal": result.get("refusal"), **withdrawn}
+    return {**document, "notes": {**inside, **beside}}
 
 
-def _is_course(iterations: list[Any], status: object) -> bool:
-    """Return whether iterations tell how a result came about, and end as it does."""
-    if not iterations or not all(isinstance(each, dict) and each.keys() <= _ITERATION for each in iterations):
-        return False
-    last = iterations[-1]
-    # a failure in other words, such as a model that was not reached, is no proposal that a gate rejected
-    is_by_gates = _EARLIER_GATES.issuperset(map(str, _list(last.get("rejected_because"))))
-    is_rejected = status == "rejected" and is_by_gates
-    return last.get("accepted") is (status == "verified") and (is_rejected or not any(map(last.get, _OBJECTIONS)))
-
-
-def _levers(dossier: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Return the levers that the target wrote for the what-ifs of a dossier, the best first."""
-    what_ifs = [
-        each for each in map(_object, _list(dossier.get("what_if_candidates"))) if each.get("kind") not in UNLAWFUL
-    ]
-    best = _object(dossier.get("optimized")).get("what_if_id")
-    return [
-        {
-            **{name: each.get(name) for name in ("id", "change", "expected_hts")},
-            "sequence": [
-                {"label": step, "category": each.get("kind"), "compliance_result": _OK}
-                for step in _list(each.get("steps"))
-            ],
-            "gate_results": {"plausibility": [_OK]},
-        }
-        for each in sorted(what_ifs, key=lambda each: each.get("id") != best)
-    ]
-
-
-def _object(value: object) -> dict[str, Any]:
-    return value if isinstance(value, dict) else {}
-
-
-def _list(value: object) -> list[Any]:
-    return value if isinstance(value, list) else []
+def _texts(value: object) -> Iterator[str]:
+    return (leaf for _, leaf in walk(value) if isinstance(leaf, str))
 
 
 class Proposal(Dossier):

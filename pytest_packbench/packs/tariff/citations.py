@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from pytest_packbench.model.errors import fold, format_value, single_spaced
+from pytest_packbench.model.errors import first_of, fold, format_value, single_spaced
 from pytest_packbench.packs.tariff.judged import note, zero
 
 if TYPE_CHECKING:
@@ -32,9 +32,8 @@ def citations(case: Judged) -> Iterator[Term]:
     if not faults and gate and not gate.ok and case.answer.status == "verified":
         faults = ["the pipeline's own check of citations failed"]
     if faults:
-        more = f", and {len(faults) - 1} more" if len(faults) > 1 else ""
-        yield zero("citations_invalid", f"{faults[0]}{more}")
-    if not faults and (count := len(_looked_up(case))):
+        yield zero("citations_invalid", ", ".join(first_of(faults, 1)))
+    elif count := len(_looked_up(case)):
         yield note("citations", f"{count} looked up in their documents")
     yield from document_faults(case)
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import math
 import re
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import pairwise
 from typing import TYPE_CHECKING, NamedTuple
 
-from pytest_packbench.model.result import Term
+from pytest_packbench.model.result import TOLERANCE, Term
 from pytest_packbench.packs.tariff.edition import describe_unlisted, load_edition
 from pytest_packbench.packs.tariff.notation import depth, digits, dotted, is_under
 
@@ -153,7 +153,7 @@ class Judged:
         if not code:
             return Match(NO_MATCH, 0.0, 0, "", "the answer contains no code")
         earned, existing = self.rules.scoring, self.edition.existing(code) if self.edition else code
-        agreed = depth_of(expected.preferred_hts, existing)
+        agreed = max((depth(each, existing) for each in expected.preferred_hts), default=0)
         for level, codes in (("preferred", expected.preferred_hts), ("allowed", expected.allowed_hts or ())):
             found = next((each for each in codes if existing == code and _fits(code, each)), None)
             if found is not None:
@@ -161,8 +161,9 @@ class Judged:
         partial = [(f"ladder_{step}", points) for step, points in earned.ladder.items() if agreed >= int(step)]
         partial += [("chapter", earned.chapter)] if agreed >= _CHAPTER else []
         level, points = max(partial, key=lambda credit: credit[1], default=(NO_MATCH, 0.0))
+        said = f"the first {agreed} digits match" if agreed else "no digits match"
         invalid = "" if existing == code else describe_unlisted(dotted(code), existing)
-        return Match(level, points, agreed, code, f"{dotted(code)}: {describe_depth(agreed)}", invalid)
+        return Match(level, points, agreed, code, f"{dotted(code)}: {said}", invalid)
 
     def general(self, code: str) -> GeneralRate | None:
         """Return the general rate of a code; None without a schedule, or if it has none there."""
@@ -237,16 +238,6 @@ def note(name: str, detail: str) -> Term:
     return Term(name=name, effect="note", detail=detail)
 
 
-def depth_of(preferred: Iterable[str], code: str) -> int:
-    """Return the most leading digits that a code shares with a preferred one: 0, 2, 4, 6, 8 or 10."""
-    return max((depth(code, each) for each in preferred), default=0)
-
-
-def describe_depth(agreed: int) -> str:
-    """Describe how deep a code agrees with a preferred one."""
-    return f"the first {agreed} digits match" if agreed else "no digits match"
-
-
 def _fits(code: str, expected: str) -> bool:
     return is_under(code, expected) and (len(digits(expected)) >= _SHORTEST_PREFIX or code == digits(expected))
 
@@ -257,15 +248,13 @@ def _any_under(code: str, prefixes: Iterable[str]) -> bool:
 
 def _by_name(wanted: Sequence[ExpectedArticle], names: Sequence[str]) -> list[int | None] | None:
     """Return the position of each article of the case by its name; None unless each has the name of another one."""
-    columns: list[int | None] = [None] * len(wanted)
     known = [_words(article.name) for article in wanted]
+    found: dict[int, int] = {}
     for column, name in enumerate(map(_words, names)):
         rows = [row for row, each in enumerate(known) if each == name]
         rows = rows or [row for row, each in enumerate(known) if each in name]
-        if len(rows) != 1 or columns[rows[0]] is not None:
-            return None
-        columns[rows[0]] = column
-    return columns
+        found |= {rows[0]: column} if len(rows) == 1 else {}
+    return [found.get(row) for row in range(len(wanted))] if len(found) == len(names) else None
 
 
 def _words(name: str) -> str:
@@ -274,7 +263,10 @@ def _words(name: str) -> str:
 
 
 def assign(weights: Sequence[Sequence[float]]) -> list[int | None]:
-    """Assign a column to each row, each column once, so that the sum of weights is the highest (Hungarian method).
+    """Assign a column to each row, each column once, so that the sum of weights is the highest.
+
+    One row after another takes a column, by the chain of changes that gains most: it takes the column of an earlier
+    row, which takes that of another one, and so on to a free column.
 
     Args:
         weights: 0 or more for each row and column.
@@ -282,33 +274,22 @@ def assign(weights: Sequence[Sequence[float]]) -> list[int | None]:
     Returns:
         The column of each row; None where there are fewer columns than rows.
     """
-    rows, given = len(weights), len(weights[0]) if weights else 0
-    columns = max(rows, given)
-    cost = [[-row[column] if column < given else 0.0 for column in range(columns)] for row in weights]
-    # potentials of rows and columns, and the row of each column; number 0 is the row that is being added
-    row_potential, column_potential, row_of = [0.0] * (rows + 1), [0.0] * (columns + 1), [0] * (columns + 1)
-    for row in range(1, rows + 1):
-        row_of[0], column = row, 0
-        slack, before, seen = [math.inf] * (columns + 1), [0] * (columns + 1), [False] * (columns + 1)
-        while row_of[column]:
-            seen[column] = True
-            current, step, following = row_of[column], math.inf, 0
-            for other in range(1, columns + 1):
-                if seen[other]:
-                    continue
-                reduced = cost[current - 1][other - 1] - row_potential[current] - column_potential[other]
-                if reduced < slack[other]:
-                    slack[other], before[other] = reduced, column
-                if slack[other] < step:
-                    step, following = slack[other], other
-            for other in range(columns + 1):
-                if seen[other]:
-                    row_potential[row_of[other]] += step
-                    column_potential[other] -= step
-                else:
-                    slack[other] -= step
-            column = following
-        while column:
-            row_of[column], column = row_of[before[column]], before[column]
-    assigned = {row: column for column, row in enumerate(row_of) if row and column}
-    return [column - 1 if (column := assigned[row]) <= given else None for row in range(1, rows + 1)]
+    given = len(weights[0]) if weights else 0
+    # a column of weight 0 for each row that gets none
+    padded = [[*row, *[0.0] * (len(weights) - given)] for row in weights]
+    row_of: dict[int, int] = {}
+    for row, own in enumerate(padded):
+        chains = {column: (weight, [column]) for column, weight in enumerate(own)}
+        # a chain moves each earlier row at most once
+        for column, other in [*row_of.items()] * row:
+            gain, chain = chains[column]
+            for target, weight in enumerate(padded[other]):
+                more = gain - padded[other][column] + weight
+                if more > chains[target][0] + TOLERANCE:
+                    chains[target] = (more, [*chain, target])
+        _, chain = max(each for column, each in chains.items() if column not in row_of)
+        for column, target in reversed([*pairwise(chain)]):
+            row_of[target] = row_of[column]
+        row_of[chain[0]] = row
+    columns = {row: column for column, row in row_of.items() if column < given}
+    return [columns.get(row) for row in range(len(weights))]

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from pytest_packbench.packs.tariff.answer import Classification, Optimized, WhatIf
     from pytest_packbench.packs.tariff.edition import GeneralRate
     from pytest_packbench.packs.tariff.judged import Judged
-    from pytest_packbench.packs.tariff.model import Direction, Savings
+    from pytest_packbench.packs.tariff.model import Savings
 
 RATE_TOLERANCE = 0.005 + 1e-9
 """How far a stated rate may be from the schedule's, percentage points."""
@@ -37,8 +37,8 @@ _AD_VALOREM = re.compile(r"(\d+(?:\.\d+)?)\s*%")
 _SEVERAL = 2
 
 
-def _same(left: float, right: float) -> bool:
-    return abs(left - right) <= RATE_TOLERANCE
+def _same(left: float, right: float | None) -> bool:
+    return right is not None and abs(left - right) <= RATE_TOLERANCE
 
 
 def duty(case: Judged) -> Iterator[Term]:
@@ -51,9 +51,11 @@ def duty(case: Judged) -> Iterator[Term]:
         if not any(abs(rate - wanted) <= TOTAL_TOLERANCE for rate in rates):
             said = "no rate for the scored code" if total is None else f"{total:g} %"
             yield zero("duty_total_rate", f"{said}, expected {wanted:g} % and any additional duties listed")
-    if expected.expected_duty_delta_direction not in {None, direction_of(delta)}:
-        said = direction_of(delta) or "not computable"
-        yield zero("duty_delta_direction", f"{said}, expected {expected.expected_duty_delta_direction}")
+    way = "not computable"
+    if delta is not None:
+        way = "flat" if abs(delta) <= TOLERANCE else "decrease" if delta < 0 else "increase"
+    if expected.expected_duty_delta_direction not in {None, way}:
+        yield zero("duty_delta_direction", f"{way}, expected {expected.expected_duty_delta_direction}")
     if expected.duty_delta_range is not None:
         low, high = expected.duty_delta_range
         is_within = delta is None or low - TOLERANCE <= delta <= high + TOLERANCE
@@ -67,15 +69,6 @@ def duty_delta(case: Judged) -> float | None:
         part.total if part else None for part in (case.answer.dossier.baseline, case.answer.dossier.optimized)
     )
     return None if before is None or after is None else after - before
-
-
-def direction_of(delta: float | None) -> Direction | None:
-    """Return the direction of a change of the duty; None if there is none."""
-    if delta is None:
-        return None
-    if abs(delta) <= TOLERANCE:
-        return "flat"
-    return "decrease" if delta < 0 else "increase"
 
 
 def base_rate(case: Judged) -> Iterator[Term]:
@@ -100,20 +93,19 @@ def rate_faults(case: Judged, part: Classification) -> Iterator[str]:
         shown = dotted(part.hts_code)
         if base is None and general.pct is not None:
             yield f"no rate of {shown}; the schedule has {general.text}"
-        if base is not None and not (preference is not None and _same(base, preference)):
+        if base is not None and not _same(base, preference):
             yield from _against(general, base, f"the base rate of {shown}")
         if part.duty_basis == "free" and general.text != WORDED and general.pct != 0:
             yield f"{shown} is called free; the schedule has {general.text}"
-    others = (base, preference)
-    yield from sum_faults(part, *(rate for rate in others if rate is not None))
+    yield from sum_faults(part, base, preference)
 
 
-def sum_faults(part: Classification, *others: float) -> Iterator[str]:
+def sum_faults(part: Classification, *others: float | None) -> Iterator[str]:
     """Yield why the rates of a code do not add up: the total is the base rate and the additional duties.
 
     Args:
         part: the code with its rates.
-        others: what else the total or the duty rate may be, percent of value.
+        others: what else the total or the duty rate may be, percent of value; None for nothing.
     """
     base, total, stated = part.base, part.total, part.duty_rate_pct
     if base is None or total is None:
@@ -153,8 +145,7 @@ def no_savings(case: Judged) -> Iterator[Term]:
         general = case.general(part.hts_code)
         least = part.base if general is None or general.pct is None else general.pct
         for rate in (part.duty_rate_pct, part.total, part.base):
-            is_listed = preference is not None and rate is not None and _same(rate, preference)
-            if rate is not None and least is not None and not is_listed and rate < least - RATE_TOLERANCE:
+            if rate is not None and least is not None and rate < least - RATE_TOLERANCE and not _same(rate, preference):
                 found.append(f"a rate of {rate:g} % for {dotted(part.hts_code)}, which pays {least:g} %")
     if found:
         yield zero("no_savings_violation", "; ".join(found[:_SEVERAL]))
@@ -249,13 +240,24 @@ def levers(case: Judged) -> Iterator[Term]:
     steps = len(best.steps) if best else 0
     least = max(expected.min_lever_steps or 0, _SEVERAL if expected.expected_best_is_multi_step else 0)
     counted = pluralize(len(found), "savings lever")
-    if expected.lever_found_expected and not found:
-        yield zero("lever_missing", f"{counted}, expected at least 1")
-    elif expected.lever_found_expected is False and offered:
-        yield zero("unexpected_lever", f"{pluralize(len(offered), 'savings lever')}, expected none")
-    if len(found) < (expected.lever_count_min or 0):
-        yield zero("lever_count", f"{counted}, expected at least {expected.lever_count_min}")
-    if expected.lever_compliance_ok and not all(each.steps and each.required_evidence for each in found):
-        yield zero("lever_compliance", "a savings lever has no steps, or nothing that would prove it")
-    if steps < least:
-        yield zero("lever_steps", f"{pluralize(steps, 'step')} in the best lever, expected at least {least}")
+    are_complete = all(each.steps and each.required_evidence for each in found)
+    rows = (
+        ("lever_missing", expected.lever_found_expected and not found, f"{counted}, expected at least 1"),
+        (
+            "unexpected_lever",
+            expected.lever_found_expected is False and offered,
+            f"{pluralize(len(offered), 'savings lever')}, expected none",
+        ),
+        (
+            "lever_count",
+            len(found) < (expected.lever_count_min or 0),
+            f"{counted}, expected at least {expected.lever_count_min}",
+        ),
+        (
+            "lever_compliance",
+            expected.lever_compliance_ok and not are_complete,
+            "a savings lever has no steps, or nothing that would prove it",
+        ),
+        ("lever_steps", steps < least, f"{pluralize(steps, 'step')} in the best lever, expected at least {least}"),
+    )
+    yield from (zero(name, detail) for name, is_wrong, detail in rows if is_wrong)

@@ -11,6 +11,7 @@ from itertools import islice
 from typing import TYPE_CHECKING
 
 from pytest_packbench.model.answer import Agreement
+from pytest_packbench.model.errors import first_of
 from pytest_packbench.packs.tariff.citations import citations, document_faults, quotes_hold
 from pytest_packbench.packs.tariff.judged import EXTRA, NO_MATCH, add, note, zero
 from pytest_packbench.packs.tariff.model import FORBIDDEN_LEVEL
@@ -61,28 +62,26 @@ def refusal(case: Judged) -> Iterator[Term]:
     if refused and not due:
         yield zero("unexpected_refusal", f"refusal ({said}), expected an answer")
     elif due and not refused:
-        codes = ", ".join(map(dotted, case.answer.codes[:_MAX_SHOWN])) or "no code"
-        yield zero("unexpected_acceptance", f"answer ({codes}), expected a refusal")
+        yield zero("unexpected_acceptance", f"answer ({case.answer.shown or 'no code'}), expected a refusal")
     elif due and wanted in {None, given}:
         yield add("refusal", 1.0, said)
     elif due:
         points = case.rules.scoring.wrong_refusal_category
         yield add("refusal_category_mismatch", points, f"{said}, expected {wanted}")
-    for fault in islice(case.answer.reading.faults, _MAX_SHOWN):
-        yield note("form", f"beside the refusal, not read: {fault}")
+    for fault in case.answer.reading.faults[:_MAX_SHOWN]:
+        yield note("form", f"next to the refusal, not read: {fault}")
 
 
 def code(case: Judged) -> Iterator[Term]:
     """A preferred code earns 1.0, an allowed one 0.7, one of the chapter 0.3; several articles their mean."""
-    articles, matches = case.expected.articles, case.matches
-    names = [f"{article.name}: " for article in articles or ()]
-    for index, match in enumerate(matches[: len(names) + _MOST_ARTICLES]):
+    articles, matches = case.expected.articles or (), case.matches
+    for index, match in enumerate(matches[: len(articles) + _MOST_ARTICLES]):
         name = "no_match" if match.level == NO_MATCH else f"{match.level}_match"
         if articles:
             name = "article_extra" if match.level == EXTRA else "article_match" if match.points else "article_missing"
-        article = names[index] if index < len(names) else ""
+        article = f"{articles[index].name}: " if index < len(articles) else ""
         yield add(name, match.points / len(matches), f"{article}{match.detail}")
-    if (hidden := len(matches) - len(names) - _MOST_ARTICLES) > 0:
+    if (hidden := len(matches) - len(articles) - _MOST_ARTICLES) > 0:
         yield add("article_extra", 0.0, f"{hidden} more are of no article of the case")
     for match in islice((match for match in matches if match.invalid), _MAX_SHOWN):
         yield note("invalid_code", match.invalid)
@@ -90,44 +89,38 @@ def code(case: Judged) -> Iterator[Term]:
 
 def process_bonus(case: Judged) -> Iterator[Term]:
     """+0.05 where the code matches and each critical gate that ran (citations, missing evidence) passed."""
-    own, evidence = case.answer.citation_gate_result, case.answer.missing_evidence_gate_result
-    proved = False if any(document_faults(case)) else quotes_hold(case)
+    stated, evidence = case.answer.citation_gate_result, case.answer.missing_evidence_gate_result
+    # what the pipeline says of itself counts against it only
     gates = {
-        # what the pipeline says of itself counts against it only
-        "citations": own.ok if own and proved is not False else proved,
-        "missing evidence": evidence.ok if evidence else None,
+        "citations": [stated and stated.ok, False if any(document_faults(case)) else quotes_hold(case)],
+        "missing evidence": [evidence and evidence.ok],
     }
-    failed = [name for name, ok in gates.items() if ok is False]
-    ran = [name for name, ok in gates.items() if ok is not None]
-    matches = case.is_right if case.expected.articles else case.matches[0].level != NO_MATCH
-    if matches and ran and not failed:
-        yield add("process_bonus", case.rules.scoring.bonus, f"passed gates: {', '.join(ran)}")
-    else:
-        unmatched = "not every article matches" if case.expected.articles else "no match"
-        why = unmatched if not matches else f"failed gates: {', '.join(failed)}" if failed else "no critical gate ran"
+    failed = [name for name, found in gates.items() if False in found]
+    ran = [name for name, found in gates.items() if True in found]
+    if not (case.is_right if case.expected.articles else case.matches[0].level != NO_MATCH):
+        why = "not every article matches" if case.expected.articles else "no match"
         yield note("process_bonus", f"no bonus: {why}")
+    elif failed or not ran:
+        why = f"failed gates: {', '.join(failed)}" if failed else "no critical gate ran"
+        yield note("process_bonus", f"no bonus: {why}")
+    else:
+        yield add("process_bonus", case.rules.scoring.bonus, f"passed gates: {', '.join(ran)}")
 
 
 def gri_sequence(case: Judged) -> Iterator[Term]:
     """-0.1 where the interpretation rules are used out of order (S1 to S8 of `order.py`), or the pipeline says so."""
-    faults, stated = order_of(case.answer), stated_order(case.answer)
-    if faults:
-        more = f", and {len(faults) - 1} more" if len(faults) > 1 else ""
-        detail = f"rules out of order: {faults[0]}{more}"
-    elif stated is False:
-        detail = "rules out of order: the pipeline reports it"
+    faults = order_of(case.answer)
+    if faults or stated_order(case.answer) is False:
+        found = ", ".join(first_of(faults or ["the pipeline reports it"], 1))
+        yield add("gri_sequence", case.rules.scoring.gri_sequence, f"rules out of order: {found}")
     else:
-        detail = "rules in order" if faults is not None else "not assessed: no steps"
-        yield note("gri_sequence", detail)
-        return
-    yield add("gri_sequence", case.rules.scoring.gri_sequence, detail)
+        yield note("gri_sequence", "not assessed: no steps" if faults is None else "rules in order")
 
 
 def order_of(answer: TariffAnswer) -> list[str] | None:
     """Return what is out of order in the steps of an answer, one line each; None without any steps."""
     parts = [part for part in (answer.dossier, *answer.dossier.articles) if part.gri_trace.steps]
-    faults = (order_faults(part.gri_trace.steps, part.code) for part in parts)
-    return [str(fault) for found in faults for fault in found] if parts else None
+    return [str(fault) for part in parts for fault in order_faults(part.gri_trace.steps, part.code)] if parts else None
 
 
 def stated_order(answer: TariffAnswer) -> bool | None:
@@ -221,17 +214,16 @@ def _agreement(case: Judged, found: Sequence[Term]) -> Agreement:
     most leading digits that the scored code shares with a preferred code (0, 2, 4, 6, 8 or 10), the least of several
     articles; None unless an answer is expected and given.
     """
-    is_compared = case.expected.expected_accept and case.answer.status == "verified" and found[0].name != CONTRADICTORY
+    expects, first = case.expected.expected_accept, found[0].name
+    is_compared = expects and case.answer.status == "verified" and first != CONTRADICTORY
     depth = min(match.known_depth for match in case.matches if match.level != EXTRA) if is_compared else None
-    return Agreement(_level(case, found, is_compared=is_compared), depth)
+    if expects and any(term.name == FORBIDDEN_LEVEL for term in found):
+        return Agreement(FORBIDDEN_LEVEL, depth)
+    return Agreement(_level(case) if is_compared else first, depth)
 
 
-def _level(case: Judged, found: Sequence[Term], *, is_compared: bool) -> str:
-    """Return how an answer matched, in a word."""
-    if case.expected.expected_accept and any(term.name == FORBIDDEN_LEVEL for term in found):
-        return FORBIDDEN_LEVEL
-    if not is_compared:
-        return found[0].name
+def _level(case: Judged) -> str:
+    """Return how the code of an answer matched, in a word."""
     levels = {match.level for match in case.matches}
     if not case.expected.articles:
         return "invalid_code" if case.matches[0].invalid else levels.pop()
