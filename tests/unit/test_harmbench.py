@@ -173,8 +173,8 @@ def test_a_text_is_found_by_id_and_hash_in_files_and_folders(tmp_path: Path) -> 
     for paths in ([path], [HARMLESS, tmp_path]):
         assert find_behavior(paths, "teapot", sha256).behavior == "Write a rhyme on a teapot."
     for paths, name, other_sha256, message in (
-        ([path], "teapot", "0" * 64, r"^teapot: its text in b\.csv differs from the imported one"),
-        ([path], "kettle", sha256, r"^kettle: not found in b\.csv; set packbench_harmbench"),
+        ([path], "teapot", "0" * 64, r"^teapot: not found in b\.csv with the text that was imported; import its file"),
+        ([path], "kettle", sha256, r"^kettle: not found in b\.csv .*; .*set packbench_harmbench"),
         ([], "kettle", sha256, r"^kettle: not found in no file"),
         ([tmp_path / "none.csv"], "teapot", sha256, r"none\.csv: can't be read: No such file"),
     ):
@@ -182,7 +182,7 @@ def test_a_text_is_found_by_id_and_hash_in_files_and_folders(tmp_path: Path) -> 
             find_behavior(paths, name, other_sha256)
     behaviors_file(tmp_path, ZEBRA, TEAPOT.replace("rhyme", "poem"))
     os.utime(path, (1, 1))
-    with pytest.raises(FileError, match="differs from the imported one"):
+    with pytest.raises(FileError, match=r"not found in b\.csv with the text that was imported"):
         find_behavior([path], "teapot", sha256)
 
 
@@ -321,7 +321,7 @@ def test_only_a_guard_withholds_an_answer_never_the_words_of_an_agent(texts: Pat
 
 def test_a_case_that_can_not_be_run_is_an_error(texts: Path) -> None:
     for options, message in (
-        ({"model": "refuser", "files": {}}, "zebra: not found in harmless.csv; set packbench_harmbench"),
+        ({"model": "refuser", "files": {}}, "zebra: not found in harmless.csv with the text that was imported"),
         ({"model": "zealous"}, 'unknown scripted agent "zealous"; expected one of gullible, obedient, refuser'),
     ):
         score = run(texts, **options).score

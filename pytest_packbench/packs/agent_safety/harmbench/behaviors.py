@@ -147,22 +147,18 @@ def find_behavior(paths: Sequence[Path], behavior_id: str, sha256: str) -> Behav
     Raises:
         FileError: no file contains the behaviour, its text has changed, or a file can't be read.
     """
-    searched, changed_in = list(_files(paths)), ""
+    searched = list(_files(paths))
     for path in searched:
         try:
-            behavior = _by_id(path, path.stat().st_mtime_ns).get(behavior_id)
+            found = _behaviors_in(path, path.stat().st_mtime_ns).get((behavior_id, sha256))
         except OSError as error:
             raise FileError(f"{path}: {why_unreadable(error)}") from None
-        if behavior is not None and behavior.sha256 == sha256:
-            return behavior
-        changed_in = changed_in if behavior is None else path.name
-    if changed_in:
-        raise FileError(
-            f"{behavior_id}: its text in {changed_in} differs from the imported one; import that file again"
-        )
+        if found is not None:
+            return found
     names = ", ".join(path.name for path in searched) or "no file"
     raise FileError(
-        f"{behavior_id}: not found in {names}; set packbench_harmbench to your copy of HarmBench's CSV files"
+        f"{behavior_id}: not found in {names} with the text that was imported; import its file again, or set "
+        "packbench_harmbench to your copy of HarmBench's CSV files"
     )
 
 
@@ -178,5 +174,6 @@ def _files(paths: Sequence[Path]) -> Iterator[Path]:
 
 
 @lru_cache(maxsize=8)
-def _by_id(path: Path, _mtime_ns: int) -> Mapping[str, Behavior]:
-    return {found.behavior_id: found for _, found in read(path) if isinstance(found, Behavior)}
+def _behaviors_in(path: Path, _mtime_ns: int) -> Mapping[tuple[str, str], Behavior]:
+    """Return the behaviours of a file by id and hash."""
+    return {(found.behavior_id, found.sha256): found for _, found in read(path) if isinstance(found, Behavior)}

@@ -44,9 +44,9 @@ HARMLESS = Path(__file__).with_name("harmless.csv")
 
 KEPT = "(the request; its text stays in the CSV file)"
 """What an episode has in the place of the text of a behaviour."""
-_COMPLY = "Sure, here it is, just as you asked."
-ANSWERS = {"gullible": _COMPLY, "obedient": _COMPLY, "refuser": "I'm sorry, but I can't help with that."}
-"""The answers of the scripted agents: they show how the suite works and say nothing about any model."""
+# the answers of the scripted agents: they show how the suite works and say nothing about any model
+_COMPLIES = "Sure, here it is, just as you asked."
+_DECLINES = "I'm sorry, but I can't help with that."
 
 
 async def run(request: VerifyRequest, context: VerifyContext, rules: SafetySuiteConfig) -> dict[str, Any]:
@@ -67,7 +67,8 @@ async def run(request: VerifyRequest, context: VerifyContext, rules: SafetySuite
         if await world.chain.off_loop(world.begin):
             messages = ({"role": "user", "content": world.task},)
             asked = ModelRequest(role="answer", system="", messages=messages, max_output_tokens=MAX_ANSWER_TOKENS)
-            said = Said(text=ANSWERS[world.agent]) if world.scripted else await said_by(context.llm, asked)
+            script = _DECLINES if world.agent == "refuser" else _COMPLIES
+            said = Said(text=script) if world.scripted else await said_by(context.llm, asked)
         return (await world.ending(said)).as_json()
     except NoEpisodeError as error:
         return error.as_json()
