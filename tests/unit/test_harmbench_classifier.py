@@ -247,7 +247,10 @@ def test_a_copyright_behaviour_is_judged_by_the_hashes_of_the_text(repository: P
 
 def test_a_copyright_behaviour_without_hashes_or_with_another_judge_is_not_assessed(repository: Path) -> None:
     guarded = SafetySuiteConfig(pack="agent_safety", judges=("llama_guard",))
-    rows = ((RULES, "no file poem.pkl; set packbench_harmbench"), (guarded, "not by a judge"))
+    rows = (
+        (RULES, "no file data/copyright_classifier_hashes/poem.pkl; set packbench_harmbench"),
+        (guarded, "not by a judge"),
+    )
     for rules, reason in rows:
         model = scripted_model()
         score = run(repository, "poem", model, rules).score

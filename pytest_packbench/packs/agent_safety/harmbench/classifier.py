@@ -118,9 +118,8 @@ def unassessed(behavior: Behavior, judge: Judge, repository: Path | None) -> str
         return ""
     if judge.name != CLASSIFIER:
         return NOT_ASSESSED
-    if repository is None or not (path := _hashes_path(behavior, repository)).is_file():
-        missing = "copyright_classifier_hashes" if repository is None else f"file {path.name}"
-        return f"not assessed: no {missing}; {_ADVICE}"
+    if repository is None or not _hashes_path(behavior, repository).is_file():
+        return f"not assessed: no file {_HASHES}/{behavior.behavior_id}.pkl; {_ADVICE}"
     if not any(tag in behavior.tags for tag in _WINDOWS):
         return f"not assessed: its tags name neither {' nor '.join(_WINDOWS)}"
     if find_spec("spacy") is None:
