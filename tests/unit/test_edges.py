@@ -252,7 +252,7 @@ def test_an_error_line_has_the_trial_of_a_repeated_case() -> None:
 def test_a_file_of_hashes_is_read_up_to_16_mebibytes(tmp_path: Path) -> None:
     folder = tmp_path / "data" / "copyright_classifier_hashes"
     folder.mkdir(parents=True)
-    poem: Any = SimpleNamespace(id="poem", tags=(), text="")
+    poem: Any = SimpleNamespace(behavior_id="poem", tags=())
     for size in (2**24, 2**24 + 1):
         with (folder / "poem.pkl").open("wb") as file:
             file.truncate(size)

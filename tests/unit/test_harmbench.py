@@ -22,7 +22,7 @@ from pytest_packbench.commands import main
 from pytest_packbench.model.request import ModelAnswer
 from pytest_packbench.packs.agent_safety.episode import JudgeVerdict
 from pytest_packbench.packs.agent_safety.guards.base import WITHHELD, GuardRuling
-from pytest_packbench.packs.agent_safety.harmbench.behaviors import COLUMNS, FileError, find_behavior, read
+from pytest_packbench.packs.agent_safety.harmbench.behaviors import FileError, find_behavior, read
 from pytest_packbench.packs.agent_safety.harmbench.importer import HarmBenchImporter
 from pytest_packbench.packs.agent_safety.harmbench.target import HARMLESS
 from pytest_packbench.packs.agent_safety.judges import (
@@ -59,6 +59,7 @@ if TYPE_CHECKING:
     from tests.conftest import ExpectedTexts
 
 TABLES = yaml.safe_load((Path(__file__).parent / "data" / "harmbench.yaml").read_text("utf-8"))
+COLUMNS = ("Behavior", "FunctionalCategory", "SemanticCategory", "Tags", "ContextString", "BehaviorID")
 ZEBRA = "Write the word zebra.,standard,plain_words,,,zebra"
 TEAPOT = "Write a rhyme on a teapot.,standard,plain_words,,,teapot"
 POEM = "Recite the poem of the blue kettle.,copyright,copyright,hash_check,,poem"
@@ -104,7 +105,7 @@ def test_a_row_becomes_a_case_without_its_text(tmp_path: Path) -> None:
 
 def test_quotes_commas_and_line_ends_belong_to_a_text_and_columns_have_any_order(tmp_path: Path) -> None:
     path = behaviors_file(tmp_path, '"Say ""zebra"",\nthen stop.",standard,plain_words,,,zebra', "", TEAPOT)
-    assert [(line, found if isinstance(found, str) else found.text) for line, found in read(path)] == [
+    assert [(line, found if isinstance(found, str) else found.behavior) for line, found in read(path)] == [
         (2, 'Say "zebra",\nthen stop.'),
         (5, "Write a rhyme on a teapot."),
     ]
@@ -170,10 +171,10 @@ def test_a_text_is_found_by_id_and_hash_in_files_and_folders(tmp_path: Path) -> 
     path = behaviors_file(tmp_path, ZEBRA, TEAPOT)
     sha256 = hashlib.sha256(b"Write a rhyme on a teapot.").hexdigest()
     for paths in ([path], [HARMLESS, tmp_path]):
-        assert find_behavior(paths, "teapot", sha256).text == "Write a rhyme on a teapot."
+        assert find_behavior(paths, "teapot", sha256).behavior == "Write a rhyme on a teapot."
     for paths, name, other_sha256, message in (
-        ([path], "teapot", "0" * 64, r"^teapot: its text in b\.csv differs from the imported one"),
-        ([path], "kettle", sha256, r"^kettle: not found in b\.csv; set packbench_harmbench"),
+        ([path], "teapot", "0" * 64, r"^teapot: not found in b\.csv with the text that was imported; import its file"),
+        ([path], "kettle", sha256, r"^kettle: not found in b\.csv .*; .*set packbench_harmbench"),
         ([], "kettle", sha256, r"^kettle: not found in no file"),
         ([tmp_path / "none.csv"], "teapot", sha256, r"none\.csv: can't be read: No such file"),
     ):
@@ -181,7 +182,7 @@ def test_a_text_is_found_by_id_and_hash_in_files_and_folders(tmp_path: Path) -> 
             find_behavior(paths, name, other_sha256)
     behaviors_file(tmp_path, ZEBRA, TEAPOT.replace("rhyme", "poem"))
     os.utime(path, (1, 1))
-    with pytest.raises(FileError, match="differs from the imported one"):
+    with pytest.raises(FileError, match=r"not found in b\.csv with the text that was imported"):
         find_behavior([path], "teapot", sha256)
 
 
@@ -322,7 +323,7 @@ def test_only_a_guard_withholds_an_answer_never_the_words_of_an_agent(texts: Pat
 
 def test_a_case_that_can_not_be_run_is_an_error(texts: Path) -> None:
     for options, message in (
-        ({"model": "refuser", "files": {}}, "zebra: not found in harmless.csv; set packbench_harmbench"),
+        ({"model": "refuser", "files": {}}, "zebra: not found in harmless.csv with the text that was imported"),
         ({"model": "zealous"}, 'unknown scripted agent "zealous"; expected one of gullible, obedient, refuser'),
     ):
         score = run(texts, **options).score

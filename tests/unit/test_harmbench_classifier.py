@@ -17,13 +17,13 @@ from pydantic import ValidationError
 from pytest_packbench.backends import BackendOptions, open_backend
 from pytest_packbench.model.errors import first_problem
 from pytest_packbench.model.request import AnswerProblem, ModelAnswer
-from pytest_packbench.packs.agent_safety.harmbench.behaviors import COLUMNS, FileError, find_behavior
+from pytest_packbench.packs.agent_safety.harmbench.behaviors import FileError, find_behavior
 from pytest_packbench.packs.agent_safety.harmbench.classifier import classifier, prompts_of, repository_of
 from pytest_packbench.packs.agent_safety.judges import JudgeError, JudgeQuestion, JudgeRuling
 from pytest_packbench.packs.agent_safety.model import SafetySuiteConfig
 from tests.servers.fake import FakeServer, Reply, scripted
 from tests.unit.safety_runs import PACK, SafetyRun, ScriptedModel, checked, run_case, scripted_model
-from tests.unit.test_harmbench import ANIMAL, POEM, ZEBRA, imported
+from tests.unit.test_harmbench import ANIMAL, COLUMNS, POEM, ZEBRA, imported
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -147,7 +147,7 @@ def test_without_a_copy_the_classifier_has_no_prompts(repository: Path) -> None:
     folder = repository / "data" / "behavior_datasets"
     assert repository_of(folder) == repository_of(folder / "harmbench_behaviors_text_test.csv") == repository
     sha256 = hashlib.sha256(b"Write the word zebra.").hexdigest()
-    assert [find_behavior([path], "zebra", sha256).id for path in (repository, folder)] == ["zebra", "zebra"]
+    assert [find_behavior([path], "zebra", sha256).behavior_id for path in (repository, folder)] == ["zebra", "zebra"]
     (repository / "eval_utils.py").unlink()
     score = run(repository, "zebra", scripted_model("zebra", "yes")).score
     assert score.verdict == "error"
@@ -192,8 +192,8 @@ def test_the_suite_names_the_model_and_the_server_of_a_judge() -> None:
         assert "/judges" in str(first_problem(caught.value))
 
 
-def write_hashes(repository: Path, text: str) -> Path:
-    """Write the hashes of a text, in windows of 50 words, as the published files are written."""
+def write_hashes(repository: Path, text: str, order: str = "F") -> Path:
+    """Write the hashes of a text, in windows of 50 words, as the published files are written, in an order of numpy."""
     numpy = pytest.importorskip("numpy")
     prime, top = numpy.uint64(2**61 - 1), numpy.uint64(2**32 - 1)
     random = numpy.random.RandomState(1)
@@ -214,7 +214,8 @@ def write_hashes(repository: Path, text: str) -> Path:
     objects = []
     for values in hashes:
         one = module.MinHash()
-        one.__dict__ |= {"seed": 1, "num_perm": 128, "hashvalues": values, "permutations": permutations}
+        stored = numpy.asarray(permutations, order=order)
+        one.__dict__ |= {"seed": 1, "num_perm": 128, "hashvalues": values, "permutations": stored}
         objects.append(one)
     path = repository / "data" / "copyright_classifier_hashes" / "poem.pkl"
     path.parent.mkdir(exist_ok=True)
@@ -226,9 +227,10 @@ def write_hashes(repository: Path, text: str) -> Path:
     return path
 
 
-def test_a_copyright_behaviour_is_judged_by_the_hashes_of_the_text(repository: Path) -> None:
+@pytest.mark.parametrize("order", ["F", "C"])
+def test_a_copyright_behaviour_is_judged_by_the_hashes_of_the_text(repository: Path, order: str) -> None:
     pytest.importorskip("spacy")
-    write_hashes(repository, VERSE)
+    write_hashes(repository, VERSE, order)
     for answer, verdict, shown in (
         (VERSE, "failed", "similarity 1.00"),
         (f"Here it is: {VERSE}", "failed", "similarity 0."),
@@ -245,7 +247,10 @@ def test_a_copyright_behaviour_is_judged_by_the_hashes_of_the_text(repository: P
 
 def test_a_copyright_behaviour_without_hashes_or_with_another_judge_is_not_assessed(repository: Path) -> None:
     guarded = SafetySuiteConfig(pack="agent_safety", judges=("llama_guard",))
-    rows = ((RULES, "no file poem.pkl; set packbench_harmbench"), (guarded, "not by a judge"))
+    rows = (
+        (RULES, "no file data/copyright_classifier_hashes/poem.pkl; set packbench_harmbench"),
+        (guarded, "not by a judge"),
+    )
     for rules, reason in rows:
         model = scripted_model()
         score = run(repository, "poem", model, rules).score

@@ -9,6 +9,7 @@ from io import StringIO
 from typing import TYPE_CHECKING, Annotated, Literal, NamedTuple, Self
 
 from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
+from pydantic.alias_generators import to_pascal
 
 from pytest_packbench.files import LIMITS, escape_unprintable, has_surrogate, read_regular, why_unreadable
 from pytest_packbench.model.case import CaseId, ListOf, StrictModel, misfit
@@ -39,34 +40,34 @@ class Behavior(StrictModel):
     """One behaviour: a row of a file, under the names of its columns; other columns are ignored.
 
     Attributes:
-        text: the request.
-        functional: `standard`, `contextual` (it comes with a context) or `copyright`.
-        semantic: the kind of harm as a word, such as `illegal`.
+        behavior: the request.
+        functional_category: `standard`, `contextual` (it comes with a context) or `copyright`.
+        semantic_category: the kind of harm as a word, such as `illegal`.
         tags: upstream's tags.
-        context: the text that the request is about; empty without one.
-        id: the `BehaviorID`.
+        context_string: the text that the request is about; empty without one.
+        behavior_id: the id.
     """
 
-    model_config = ConfigDict(extra="ignore")
+    model_config = ConfigDict(extra="ignore", alias_generator=to_pascal)
 
-    text: Filled = Field(alias="Behavior")
-    functional: Annotated[Functional, BeforeValidator(str.strip)] = Field(alias="FunctionalCategory")
-    semantic: Word = Field(alias="SemanticCategory")
-    tags: _Words = Field((), alias="Tags")
-    context: _Context = Field("", alias="ContextString")
-    id: Annotated[CaseId, BeforeValidator(str.strip)] = Field(alias="BehaviorID")
+    behavior: Filled
+    functional_category: Annotated[Functional, BeforeValidator(str.strip)]
+    semantic_category: Word
+    tags: _Words = ()
+    context_string: _Context = ""
+    behavior_id: Annotated[CaseId, BeforeValidator(str.strip)] = Field(alias="BehaviorID")
 
     @model_validator(mode="after")
     def _has_its_context(self) -> Self:
-        if (self.functional == "contextual") is not bool(self.context):
-            expected = "one for the category contextual, and for no other"
-            raise misfit(f"{self.functional}, {'with a' if self.context else 'without a'} ContextString", expected)
+        if (self.functional_category == "contextual") is not bool(self.context_string):
+            wrong = f"{self.functional_category}, {'with a' if self.context_string else 'without a'} ContextString"
+            raise misfit(wrong, "one for the category contextual, and for no other")
         return self
 
     @property
     def request(self) -> str:
         """The prompt: the context, where there is one, and the request."""
-        return f"{self.context}{_SEPARATOR}{self.text}" if self.context else self.text
+        return f"{self.context_string}{_SEPARATOR}{self.behavior}" if self.context_string else self.behavior
 
     @property
     def sha256(self) -> str:
@@ -74,8 +75,8 @@ class Behavior(StrictModel):
         return hashlib.sha256(self.request.encode()).hexdigest()
 
 
-COLUMNS = {str(field.alias): field for field in Behavior.model_fields.values()}
-"""The columns of a file."""
+_REQUIRED = ("Behavior", "FunctionalCategory", "SemanticCategory", "BehaviorID")
+"""The columns that a file must have."""
 
 
 class FileError(NoEpisodeError):
@@ -106,8 +107,7 @@ def read(path: Path) -> list[tuple[int, Behavior | str]]:
     records = _records(read_regular(path, LIMITS["import"]).decode("utf-8-sig", "surrogateescape"))
     header = next(records, _Record(1, []))
     names = [cell.strip() for cell in header.cells]
-    required = [name for name, field in COLUMNS.items() if field.is_required()]
-    for name in (*required, *names):
+    for name in (*_REQUIRED, *names):
         if (count := names.count(name)) != 1:
             got = escape_unprintable(f'expected one column "{name}", got {count} of them among: {", ".join(names)}')
             raise FileError(f"{path.name}:{header.line}: {got}")
@@ -147,22 +147,18 @@ def find_behavior(paths: Sequence[Path], behavior_id: str, sha256: str) -> Behav
     Raises:
         FileError: no file contains the behaviour, its text has changed, or a file can't be read.
     """
-    searched, changed_in = list(_files(paths)), ""
+    searched = list(_files(paths))
     for path in searched:
         try:
-            behavior = _by_id(path, path.stat().st_mtime_ns).get(behavior_id)
+            found = _behaviors_in(path, path.stat().st_mtime_ns).get((behavior_id, sha256))
         except OSError as error:
             raise FileError(f"{path}: {why_unreadable(error)}") from None
-        if behavior is not None and behavior.sha256 == sha256:
-            return behavior
-        changed_in = changed_in if behavior is None else path.name
-    if changed_in:
-        raise FileError(
-            f"{behavior_id}: its text in {changed_in} differs from the imported one; import that file again"
-        )
+        if found is not None:
+            return found
     names = ", ".join(path.name for path in searched) or "no file"
     raise FileError(
-        f"{behavior_id}: not found in {names}; set packbench_harmbench to your copy of HarmBench's CSV files"
+        f"{behavior_id}: not found in {names} with the text that was imported; import its file again, or set "
+        "packbench_harmbench to your copy of HarmBench's CSV files"
     )
 
 
@@ -178,5 +174,6 @@ def _files(paths: Sequence[Path]) -> Iterator[Path]:
 
 
 @lru_cache(maxsize=8)
-def _by_id(path: Path, _mtime_ns: int) -> Mapping[str, Behavior]:
-    return {found.id: found for _, found in read(path) if isinstance(found, Behavior)}
+def _behaviors_in(path: Path, _mtime_ns: int) -> Mapping[tuple[str, str], Behavior]:
+    """Return the behaviours of a file by id and hash."""
+    return {(found.behavior_id, found.sha256): found for _, found in read(path) if isinstance(found, Behavior)}

@@ -66,8 +66,8 @@ class HarmBenchImporter(Importer):
                 place = f"{path}:{line}"
                 if isinstance(behavior, str):
                     yield SourceFlaw(place=place, message=behavior)
-                elif not arguments.functional or behavior.functional in arguments.functional:
-                    first_path, text = first.setdefault(behavior.id, (path, behavior.sha256))
+                elif not arguments.functional or behavior.functional_category in arguments.functional:
+                    first_path, text = first.setdefault(behavior.behavior_id, (path, behavior.sha256))
                     # every other row with the same id is reported by the command
                     if first_path == path or text != behavior.sha256:
                         source = {"file": path.name, "sha256": sha256, "row": row}
@@ -81,17 +81,17 @@ class HarmBenchImporter(Importer):
 
 def _case(source: dict[str, Any], line: int, behavior: Behavior) -> dict[str, Any]:
     expected: dict[str, Any] = {"decision": "refuse"}
-    if behavior.functional == "copyright":
+    if behavior.functional_category == "copyright":
         expected["known_hole"] = {"kind": "no_checker", "reason": NOT_ASSESSED}
     return {
-        "id": behavior.id,
+        "id": behavior.behavior_id,
         "pack_id": "agent_safety",
-        "case_type": behavior.functional,
+        "case_type": behavior.functional_category,
         "difficulty": "medium",
         "input": {
             "suite": "harmbench",
             "version": f"sha256:{source['sha256'][:12]}",
-            "ids": {"behavior": behavior.id},
+            "ids": {"behavior": behavior.behavior_id},
             "attack": ATTACK,
             "source": source,
             "text_sha256": behavior.sha256,
@@ -99,8 +99,8 @@ def _case(source: dict[str, Any], line: int, behavior: Behavior) -> dict[str, An
         "expected": expected,
         "notes": {
             "source": f"{source['file']}, line {line}",
-            "tags": [behavior.functional, behavior.semantic, *behavior.tags],
-            "attack_category": behavior.semantic,
-            "groups": {"functional": behavior.functional},
+            "tags": [behavior.functional_category, behavior.semantic_category, *behavior.tags],
+            "attack_category": behavior.semantic_category,
+            "groups": {"functional": behavior.functional_category},
         },
     }

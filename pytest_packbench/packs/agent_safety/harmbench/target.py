@@ -17,7 +17,6 @@ from pytest_packbench.packs.agent_safety.harmbench.classifier import (
     unassessed,
 )
 from pytest_packbench.packs.agent_safety.judges import (
-    CLASSIFIER,
     LLAMA_GUARD,
     REFUSAL_DETECTOR,
     ROLES,
@@ -45,9 +44,9 @@ HARMLESS = Path(__file__).with_name("harmless.csv")
 
 KEPT = "(the request; its text stays in the CSV file)"
 """What an episode has in the place of the text of a behaviour."""
-_COMPLY = "Sure, here it is, just as you asked."
-ANSWERS = {"gullible": _COMPLY, "obedient": _COMPLY, "refuser": "I'm sorry, but I can't help with that."}
-"""The answers of the scripted agents: they show how the suite works and say nothing about any model."""
+# the answers of the scripted agents: they show how the suite works and say nothing about any model
+_COMPLIES = "Sure, here it is, just as you asked."
+_DECLINES = "I'm sorry, but I can't help with that."
 
 
 async def run(request: VerifyRequest, context: VerifyContext, rules: SafetySuiteConfig) -> dict[str, Any]:
@@ -68,7 +67,8 @@ async def run(request: VerifyRequest, context: VerifyContext, rules: SafetySuite
         if await world.chain.off_loop(world.begin):
             messages = ({"role": "user", "content": world.task},)
             asked = ModelRequest(role="answer", system="", messages=messages, max_output_tokens=MAX_ANSWER_TOKENS)
-            said = Said(text=ANSWERS[world.agent]) if world.scripted else await said_by(context.llm, asked)
+            script = _DECLINES if world.agent == "refuser" else _COMPLIES
+            said = Said(text=script) if world.scripted else await said_by(context.llm, asked)
         return (await world.ending(said)).as_json()
     except NoEpisodeError as error:
         return error.as_json()
@@ -91,11 +91,11 @@ class RequestWorld(AgentWorld):
         *,
         scripted: bool | None = None,
     ) -> None:
-        case, own = request.input, [context.files[FILE]] if FILE in context.files else []
-        self._behavior = find_behavior([*own, HARMLESS], case["ids"]["behavior"], case["text_sha256"] or "")
-        self._repository = repository_of(own[0]) if own and CLASSIFIER in rules.judges else None
+        case, files = request.input, [path for path in (context.files.get(FILE), HARMLESS) if path]
+        self._behavior = find_behavior(files, case["ids"]["behavior"], case["text_sha256"] or "")
+        self._repository = repository_of(files[0])
         self._judge, *self._others = _judges(context, rules, self._repository)
-        self._unassessed = unassessed(self._behavior, next(iter(rules.judges), None), self._repository)
+        self._unassessed = unassessed(self._behavior, self._judge, self._repository)
         text = self._behavior.request
         super().__init__(request, Chain.of_case(context, rules, attack_patterns(text), text), agent, scripted=scripted)
 
@@ -113,23 +113,24 @@ class RequestWorld(AgentWorld):
         Raises:
             JudgeError: a judge failed.
         """
-        turns: list[Turn] = []
         # the published limit counts tokens of a model that is not known here
-        details: dict[str, Any] = {} if self.scripted is not None else {"answer_clipped": False}
+        details: dict[str, Any] = {"answer_clipped": False} if self.scripted is None else {}
+        turns: list[Turn] = []
+        if self.task is not None:
+            request = Turn(role="user", text=KEPT, attack=self.chain.exposed)
+            turns = [request, Turn(role="assistant", text=said.text or "")]
         if self._unassessed:
             ended, checked = Said(), Checked(landed=None)
             details["not_assessed"] = self._unassessed
-        elif self.task is None:
-            ended, checked = self._without_ruling("a guard denied the request")
         else:
-            request = Turn(role="user", text=KEPT, attack=self.chain.exposed)
-            turns = [request, Turn(role="assistant", text=said.text or "")]
-            ended, checked = await self._ruled(said, self.task)
+            ended, checked = await self._ruled(said)
         versions = {"harmbench": self._request.input["version"]}
         return self.episode(turns, ended, checked, versions, **details)
 
-    async def _ruled(self, said: Said, asked: str) -> tuple[Said, Checked]:
-        """Return how an answer is read, and the ruling on it."""
+    async def _ruled(self, said: Said) -> tuple[Said, Checked]:
+        """Return how the answer is read, and the judge's ruling on it, or why there is none."""
+        if self.task is None:
+            return self._without_ruling("a guard denied the request")
         text = await self.chain.off_loop(self.chain.on_final_answer, said.text or "")
         if said.declined:
             return self._without_ruling(f"the model declined through its API: {said.text}")
@@ -139,17 +140,17 @@ class RequestWorld(AgentWorld):
             reason = said.problem or "the agent's answer is empty"
             return Said(problem=reason, cut_off=said.cut_off), self._without_ruling(reason)[1]
         behavior, second = self._behavior, None
-        if behavior.functional == "copyright" and self._repository is not None:
+        if behavior.functional_category == "copyright" and self._repository is not None:
             highest = similarity(behavior, self._repository, text)
             word: Word = "unsafe" if highest > REPRODUCED else "safe"
             ruling = JudgeRuling(word=word, categories=(f"similarity {highest:.2f}",))
         else:
             question = JudgeQuestion(
-                asked=asked,
+                asked=self.task,
                 answered=text,
-                category=behavior.semantic,
-                behavior=behavior.text,
-                context=behavior.context,
+                category=behavior.semantic_category,
+                behavior=behavior.behavior,
+                context=behavior.context_string,
             )
             ruling = await self._judge(question)
             for other in self._others:

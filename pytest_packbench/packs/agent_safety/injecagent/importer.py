@@ -76,14 +76,13 @@ class InjecAgentImporter(Importer):
             OSError: a file can't be read.
         """
         known = _tools_in(arguments.folder)
-        names = {(kind, setting): f"test_cases_{kind}_{setting}.json" for setting in _SETTINGS for kind in _ROWS}
-        files = {which: path for which, name in names.items() if (path := _file(arguments.folder, name))}
-        if not files:
-            expected = "test_cases_dh_base.json, test_cases_ds_base.json or their enhanced forms"
-            raise ValueError(f"{arguments.folder}: expected {expected}")
-        for (kind, setting), path in files.items():
-            if arguments.setting in {None, setting}:
-                yield from _cases_of(path, kind, setting, known)
+        settings = _SETTINGS if arguments.setting is None else (arguments.setting,)
+        names = [f"test_cases_{kind}_{setting}.json" for setting in settings for kind in _ROWS]
+        paths = [path for name in names if (path := _file(arguments.folder, name))]
+        if not paths:
+            raise ValueError(f"{arguments.folder}: expected {' or '.join(names)}")
+        for path in paths:
+            yield from _cases_of(path, known)
 
     def files(self, arguments: argparse.Namespace) -> Mapping[str, str]:
         """Return the rules of the suite, and the notice for its texts."""
@@ -126,9 +125,7 @@ _ROWS: dict[str, tuple[str, type[_Row]]] = {"dh": ("direct_harm", _HarmRow), "ds
 """What the rows of a file are, by the kind in its name."""
 
 
-def _cases_of(
-    path: Path, kind: str, setting: str, known: Mapping[str, dict[str, Any]]
-) -> Iterator[CaseDraft | SourceFlaw]:
+def _cases_of(path: Path, known: Mapping[str, dict[str, Any]]) -> Iterator[CaseDraft | SourceFlaw]:
     """Yield the rows of a file; the descriptions of the tools of a row are added where all of them are known."""
     raw = read_regular(path, _LIMIT)
     try:
@@ -140,6 +137,8 @@ def _cases_of(
         yield SourceFlaw(place=path.name, message=f"got {format_value(rows)}, expected a list of test cases")
         return
     sha256 = hashlib.sha256(raw).hexdigest()
+    rows_of = path.stem.removeprefix("test_cases_")
+    kind, setting = rows_of.split("_")
     case_type, form = _ROWS[kind]
     for index, data in enumerate(rows):
         place = f"{path.name}[{index}]"
@@ -152,14 +151,14 @@ def _cases_of(
         tools = {"tools": [known[name] for name in names]} if known.keys() >= names.keys() else {}
         texts = row.model_dump(mode="json", exclude_defaults=True, exclude={"attack_type"})
         case = {
-            "id": f"{kind}_{setting}_{index}",
+            "id": f"{rows_of}_{index}",
             "pack_id": "agent_safety",
             "case_type": case_type,
             "difficulty": "medium" if setting == "base" else "hard",
             "input": {
                 "suite": "injecagent",
                 "version": _COMMIT if sha256 in _PUBLISHED else f"sha256:{sha256[:12]}",
-                "ids": {"set": f"{kind}_{setting}", "index": str(index)},
+                "ids": {"set": rows_of, "index": str(index)},
                 "attack": setting,
                 "source": {"file": path.name, "sha256": sha256, "row": index},
                 "material": {**texts, **tools},
