@@ -38,7 +38,7 @@ _MOST_ARTICLES = 20
 
 def contradictory_decision(case: Judged) -> Iterator[Term]:
     """An answer beside a refusal, a refusal that recommends something, or codes in the place of other goods."""
-    answer, dossier = case.answer, case.answer.dossier
+    answer, dossier = case.answer, case.dossier
     if answer.reading.recommended:
         yield zero(
             CONTRADICTORY,
@@ -136,13 +136,11 @@ def forbidden_code(case: Judged) -> Iterator[Term]:
 
 def deciding_rule(case: Judged) -> Iterator[Term]:
     """-0.1 where the rule that the case names does not decide, alone and when due, on what the answer gives."""
-    wanted, steps = case.expected.expected_rule, case.answer.dossier.gri_trace.steps
+    wanted, steps = case.expected.expected_rule, case.dossier.gri_trace.steps
     if wanted is None:
         return
-    fault = _rule_fault(wanted, steps, case.scored.hts_code if case.scored and case.is_right else "")
-    if fault:
-        detail = f"{fault}; expected rule {wanted}"
-        yield add("deciding_rule", case.rules.scoring.deciding_rule, detail)
+    if fault := _rule_fault(wanted, steps, case.scored.hts_code if case.scored and case.is_right else ""):
+        yield add("deciding_rule", case.rules.scoring.deciding_rule, f"{fault}; expected rule {wanted}")
     else:
         yield note("deciding_rule", f"rule {wanted} decides, as expected")
 
@@ -171,14 +169,12 @@ def deciding_rules(steps: Sequence[Step]) -> list[str]:
     Rule 6 opens every level below the heading, and rule 5 and the Additional US Rules apply beside others, so none of
     them decides. More than one rule for a level contradict each other.
     """
-    by_level = [_deciding_at(level, steps) for level in WIDTHS]
-    below = next((rules for rules in reversed(by_level[1:]) if rules), [])
+    deciding = [step for step in steps if step.chosen and step.rule not in {_ROUTINE, *BESIDE}]
+    by_level: list[list[str]] = [
+        [*dict.fromkeys(step.rule for step in deciding if step.level == level)] for level in WIDTHS
+    ]
+    below = next(filter(None, reversed(by_level[1:])), [])
     return below if by_level[0] == ["1"] and below else by_level[0]
-
-
-def _deciding_at(level: str, steps: Sequence[Step]) -> list[str]:
-    rules = dict.fromkeys(step.rule for step in steps if step.level == level and step.chosen)
-    return [rule for rule in rules if rule not in BESIDE and rule != _ROUTINE]
 
 
 ALWAYS: tuple[Callable[[Judged], Iterator[Term]], ...] = (contradictory_decision, refusal)
