@@ -25,7 +25,7 @@ _INSIDE_WORD = r"(?<=\w)(?=\w)|(?<=\w-)(?=\w)|(?<=\w)(?=-\w)|(?<=\d[.,])(?=\d)|(
 
 def citations(case: Judged) -> Iterator[Term]:
     """Each quote stands in the document that it names; the documents that must be quoted are, and no other may be."""
-    faults = quote_faults(case)
+    faults = [*quote_faults(case)]
     gate = case.answer.citation_gate_result
     if not faults and gate and not gate.ok and case.answer.status == "verified":
         faults = ["the pipeline's own check of citations failed"]
@@ -36,18 +36,15 @@ def citations(case: Judged) -> Iterator[Term]:
     yield from document_faults(case)
 
 
-def quote_faults(case: Judged) -> list[str]:
-    """Return why citations are wrong, one line each."""
-    return [fault for each in _looked_up(case) if (fault := _fault(case, each))]
-
-
-def _fault(case: Judged, citation: Citation) -> str:
-    source = format_value(citation.source_id)
-    if citation.source_id not in {document.source_id for document in case.case.input.evidence}:
-        return f"the cited source {source} is not in the request"
-    if not is_quoted(case, citation):
-        return f"the quote {format_value(citation.quote)} does not occur in {source}; copy one piece of it exactly"
-    return ""
+def quote_faults(case: Judged) -> Iterator[str]:
+    """Yield why citations are wrong, one line each."""
+    known = {document.source_id for document in case.case.input.evidence}
+    for each in _looked_up(case):
+        source = format_value(each.source_id)
+        if each.source_id not in known:
+            yield f"the cited source {source} is not in the request"
+        elif not is_quoted(case, each):
+            yield f"the quote {format_value(each.quote)} does not occur in {source}; copy one piece of it exactly"
 
 
 def document_faults(case: Judged) -> Iterator[Term]:
@@ -65,9 +62,9 @@ def document_faults(case: Judged) -> Iterator[Term]:
 
 def quotes_hold(case: Judged) -> bool | None:
     """Return whether all quotes are right; None if there is none that shows anything."""
-    if quote_faults(case):
+    if any(quote_faults(case)):
         return False
-    return True if any(is_quoted(case, each, MIN_QUOTE) for each in _looked_up(case)) else None
+    return any(is_quoted(case, each, MIN_QUOTE) for each in _looked_up(case)) or None
 
 
 def _looked_up(case: Judged) -> Sequence[Citation]:

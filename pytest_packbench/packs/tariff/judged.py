@@ -136,13 +136,11 @@ class Judged:
         if not self.expected.articles:
             return (self.match(self.expected, self.scored.hts_code if self.scored else ""),)
         used = {pair.number for pair in self.pairs}
-        codes = [item.baseline.hts_code for item in self.dossier.articles]
-        extra = (
-            Match(EXTRA, 0.0, 0, code, f"{dotted(code)} is of no article of the case")
-            for number, code in enumerate(codes)
-            if number not in used
+        extra = (item.baseline.hts_code for number, item in enumerate(self.dossier.articles) if number not in used)
+        return (
+            *(pair.match for pair in self.pairs),
+            *(Match(EXTRA, 0.0, 0, code, f"{dotted(code)} is of no article of the case") for code in extra),
         )
-        return (*(pair.match for pair in self.pairs), *extra)
 
     @property
     def is_right(self) -> bool:

@@ -126,7 +126,7 @@ def order_of(answer: TariffAnswer) -> list[str] | None:
 def stated_order(answer: TariffAnswer) -> bool | None:
     """Return what the pipeline's own check of the order found; None if it did not run."""
     stated = [part.gri_trace.sequence_ok for part in (answer.dossier, *answer.dossier.articles)]
-    return False if False in stated else True if True in stated else None
+    return min((ok for ok in stated if ok is not None), default=None)
 
 
 def forbidden_code(case: Judged) -> Iterator[Term]:
