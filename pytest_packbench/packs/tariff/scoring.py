@@ -97,11 +97,10 @@ def process_bonus(case: Judged) -> Iterator[Term]:
     }
     failed = [name for name, found in gates.items() if False in found]
     ran = [name for name, found in gates.items() if True in found]
+    why = f"failed gates: {', '.join(failed)}" if failed else "" if ran else "no critical gate ran"
     if not (case.is_right if case.expected.articles else case.matches[0].level != NO_MATCH):
         why = "not every article matches" if case.expected.articles else "no match"
-        yield note("process_bonus", f"no bonus: {why}")
-    elif failed or not ran:
-        why = f"failed gates: {', '.join(failed)}" if failed else "no critical gate ran"
+    if why:
         yield note("process_bonus", f"no bonus: {why}")
     else:
         yield add("process_bonus", case.rules.scoring.bonus, f"passed gates: {', '.join(ran)}")
