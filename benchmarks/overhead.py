@@ -28,24 +28,16 @@ START = 10
 SIZES = (1_000, 10_000)
 LARGE = 100_000
 CONFTEST = """
-from pytest_packbench.model.result import Outcome
-from pytest_packbench.model.pack import Pack, RecordFacts
-from pytest_packbench.model.result import Score, Term
+from pytest_packbench import Answer, Pack, Term
 
 
 class Toy(Pack):
-    earlier_api = True
     name = "toy"
     version = "1"
+    answer_model = Answer
 
-    def read(self, result):
-        return Outcome(answer="1")
-
-    def score(self, case, outcome, rules):
-        return Score(score=1.0, threshold=0.8, verdict="passed", terms=(Term(name="points", value=1.0),))
-
-    def facts(self, case, outcome, score):
-        return RecordFacts(attack_category=case.case_type, expected="comply_safe", agent_decision="comply_safe")
+    def terms(self, case, answer, rules):
+        return (Term(name="points", value=1.0),)
 
 
 def pytest_packbench_packs():

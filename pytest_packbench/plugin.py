@@ -163,7 +163,7 @@ SETTINGS = (
     Setting(
         "max_unreadable",
         "Start no more cases in live and record mode after this many results that are unreadable for their form, such "
-        "as for a key that the pack does not know; the default is 3, and 0 goes on.",
+        "as for a key that the pack does not know; the default is 3, and 0 never stops.",
         "N",
         default="3",
     ),

@@ -388,13 +388,13 @@ def with_figures(
     Raises:
         Exception: the pack raises it, or `results`. Files of the baseline that can't be read are a warning.
     """
-    from pytest_packbench.model.pack import figures_of, metrics_of, paired_figures_of
+    from pytest_packbench.model.pack import figures_of, paired_figures_of
 
     def shown(figures: Iterable[Figure]) -> list[Figure]:
         return [figure.with_texts(redact) for figure in figures]
 
     # answers of one run, which are no sample if a person or a script wrote any of them
-    of_labels = conclusion.labels.figures(metrics_of(pack).label, sampled=not conclusion.statistics.authored)
+    of_labels = conclusion.labels.figures(pack.metrics.label, sampled=not conclusion.statistics.authored)
     figures = shown((*conclusion.figures, *of_labels, *figures_of(pack, results())))
     conclusion, outcome = replace(conclusion, figures=figures), conclusion.baseline
     if outcome is None or outcome.compared is None or outcome.stored is None:

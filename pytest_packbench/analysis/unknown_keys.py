@@ -74,7 +74,7 @@ def unknown_key_sentences(found: UnknownKeys | None, pack: str) -> Iterator[str]
     if shared:
         yield (
             f"{pluralize(found.unreadable.results, 'result')} can't be read and have keys that the answer does not "
-            f"have: {_named(shared)}. Put them into a key of the answer for whatever else a pipeline says, such as "
+            f"have: {_named(shared)}. Put them into a key of the answer for whatever else a pipeline reports, such as "
             "notes, or set `unknown_keys: ignore` in the suite.yaml of a suite of your own; "
             f"packbench schema result --pack {pack} shows the answer."
         )

@@ -36,7 +36,7 @@ from pytest_packbench.model.errors import (
     suggestion,
     unreadable,
 )
-from pytest_packbench.model.pack import Pack, names_checks, tools_of
+from pytest_packbench.model.pack import Pack, names_checks
 from pytest_packbench.model.suite import CONFIG_NAME, Gate, Suite
 
 if TYPE_CHECKING:
@@ -109,7 +109,7 @@ def lint(suite: Suite, pack: Pack, options: Mapping[str, Path], *, profile: Prof
     findings: list[Finding] = []
     files = _read(suite, pack, findings)
     findings += check(files)
-    findings += tools_of(pack).lint(files.cases, suite.config, options)
+    findings += pack.tools().lint(files.cases, suite.config, options)
     if profile == "imported":
         findings = list(_of_imported(findings, pack))
     return sorted(findings, key=lambda finding: split_location(finding.file))
@@ -118,7 +118,7 @@ def lint(suite: Suite, pack: Pack, options: Mapping[str, Path], *, profile: Prof
 def _of_imported(findings: Iterable[Finding], pack: Pack) -> Iterator[Finding]:
     """Leave out what holds only for suites that are written for this program."""
     for finding in findings:
-        if finding.rule not in OWN_RULES | tools_of(pack).own_lint_rules:
+        if finding.rule not in OWN_RULES | pack.tools().own_lint_rules:
             yield replace(finding, severity="warning") if finding.rule in SOFT_RULES else finding
 
 
@@ -388,7 +388,7 @@ def _provenance(filed: FiledCase) -> Iterator[Finding]:
 
 
 def _undated(files: SuiteFiles) -> Iterator[Finding]:
-    for filed in files.cases if tools_of(files.pack).dated else ():
+    for filed in files.cases if files.pack.tools().dated else ():
         if filed.loaded.case.notes.date is None:
             yield _at(filed, "/notes/date", "date_missing", "state on which day the expected answer was verified")
 

@@ -14,14 +14,14 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from pytest_packbench.cases.finder import LINES_SUFFIX, CaseLocation, find_case, find_recording, split_location
 from pytest_packbench.cases.load import case_sha256, parse_json, read_located
 from pytest_packbench.files import RECORDING, canonical_sha256
-from pytest_packbench.model.case import CASE_ID
-from pytest_packbench.model.pack import Pack
+from pytest_packbench.model.case import CASE_ID, Case
 from pytest_packbench.model.run import RECORD_PROMPTS, Run
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
+    from pytest_packbench.model.pack import Pack
     from pytest_packbench.model.result import Result
     from pytest_packbench.model.suite import Suite
 
@@ -92,7 +92,7 @@ def shown_texts(suite: Suite, pack: Pack, root: Path, run: Run, *, is_checked: b
 
     Args:
         suite: the suite.
-        pack: its pack, which can exclude cases (`keeps_prompts`).
+        pack: its pack, whose case model can exclude cases (`keeps_prompts`).
         root: as in `source_texts`, like the last one.
         run: the run, which may keep no prompts at all (`packbench_record_prompts`).
         is_checked: as there.
@@ -106,10 +106,10 @@ def hide_prompts(texts: SourceTexts, pack: Pack, *, are_kept: bool) -> SourceTex
 
     Args:
         texts: the texts of a suite.
-        pack: the pack of the suite, which can exclude cases (`keeps_prompts`).
+        pack: the pack of the suite, whose case model can exclude cases (`keeps_prompts`).
         are_kept: whether the run keeps prompts at all (`packbench_record_prompts`).
     """
-    if are_kept and type(pack).keeps_prompts is Pack.keeps_prompts:
+    if are_kept and pack.case_model.keeps_prompts is Case.keeps_prompts:
         return texts
     known: dict[str, bool] = {}
 
@@ -133,7 +133,7 @@ def hide_prompts(texts: SourceTexts, pack: Pack, *, are_kept: bool) -> SourceTex
 
 def _keeps_prompts(pack: Pack, text: str | None) -> bool:
     try:
-        return text is not None and pack.keeps_prompts(pack.case_model.model_validate(parse_json(text.encode())))
+        return text is not None and bool(pack.case_model.model_validate(parse_json(text.encode())).keeps_prompts)
     except Exception:  # noqa: BLE001 - packs are the user's code, and what can't be checked is not shown
         return False
 

@@ -18,7 +18,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pytest_packbench.commands import FAILED, FINE, UsageError, add_run_options, add_shared, suite_and_pack, write_file
 from pytest_packbench.model.errors import json_pointer, pluralize
-from pytest_packbench.model.pack import tools_of
 from pytest_packbench.model.recording import ControlExpected, compare
 from pytest_packbench.model.result import Term, describe_score
 from pytest_packbench.model.run import BUNDLED
@@ -311,13 +310,13 @@ def _audit(
     cases = [_right_case(every[index], run) for index in chosen]
     right = [case for case in cases if not case.problem]
     pack, config = context.pack, context.suite.config
-    criteria, forbidding = tools_of(pack).criteria(config), dict[str, None]()
+    criteria, forbidding = pack.tools().criteria(config), dict[str, None]()
     for case in right:
         expected = case.loaded.case.expected
         sample = chooser.sample(right, min(_SAMPLE, len(right)))
         others = [other.result for other in sample if other.loaded.case.expected != expected]
         ways = list(ways_to_break(case.result, others[:_OTHERS]))
-        for rule, result in tools_of(pack).wrong_results(case.loaded.case, case.result, config):
+        for rule, result in pack.tools().wrong_results(case.loaded.case, case.result, config):
             forbidding[rule] = None
             if result is not None:
                 ways.insert(0, Broken("forbidden", replacement=json.dumps(result), rule=rule))

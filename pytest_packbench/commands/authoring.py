@@ -72,7 +72,6 @@ from pytest_packbench.model.errors import (
     pluralize,
     single_spaced,
 )
-from pytest_packbench.model.pack import tools_of
 from pytest_packbench.model.recording import CASSETTE_VERSION, VERIFY_ROLE
 from pytest_packbench.model.run import BUNDLED
 from pytest_packbench.model.suite import BASELINE_NAME, CONFIG_NAME, FIXTURES, SuiteConfig
@@ -151,7 +150,7 @@ def _importers(packs: Packs) -> Iterator[tuple[str, Pack, Importer]]:
     for pack_name in packs:
         # a pack that can't be loaded is an error where a suite requests it
         with suppress(PackError):
-            for importer in tools_of(packs[pack_name]).importers():
+            for importer in packs[pack_name].tools().importers():
                 kind = f"{pack_name}-{importer.name}" if importer.name in names else importer.name
                 names.add(kind)
                 yield kind, packs[pack_name], importer
@@ -590,7 +589,7 @@ def _starter(name: str, client: str | None, packs: Packs) -> Starter:
     Raises:
         UsageError: there is none.
     """
-    starter = tools_of(chosen_pack(name, packs)).starter()
+    starter = chosen_pack(name, packs).tools().starter()
     if starter is None:
         raise UsageError(f'the pack "{name}" has no starter suite; choose another pack')
     if client is None:

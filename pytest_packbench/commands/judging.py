@@ -58,7 +58,6 @@ from pytest_packbench.model.errors import (
     pluralize,
     single_spaced,
 )
-from pytest_packbench.model.pack import metrics_of
 from pytest_packbench.model.recording import ControlTally, tally_of
 from pytest_packbench.model.redaction import Redactor
 from pytest_packbench.model.report import BaselineLookup, PolicyError, StoredRun
@@ -276,7 +275,7 @@ def run_merge(arguments: argparse.Namespace) -> int:
         with writer:
             changed = partial(_changed, suite, index, merged.mode)
             results = writer.writing(merge.results(sorted(index), absent, changed))
-            conclusion = conclude(merged, results, suite.config, metrics_of(pack).depths, earlier)
+            conclusion = conclude(merged, results, suite.config, pack.metrics.depths, earlier)
             # results are read one by one, so once more; a pack without figures reads none
             again = partial(writer.written_results, merged.suite)
             with code_of(pack, "figures"):

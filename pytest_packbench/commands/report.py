@@ -67,7 +67,7 @@ from pytest_packbench.commands import (
 )
 from pytest_packbench.files import U64_MAX
 from pytest_packbench.model.errors import SkippedLines, StoredRunError, pluralize, single_spaced, suggestion
-from pytest_packbench.model.pack import Pack, can_accept, has_paired_figures, metrics_of, paired_figures_of, panels_of
+from pytest_packbench.model.pack import Pack, has_paired_figures, paired_figures_of, panels_of
 from pytest_packbench.model.record import EVAL_DECISIONS
 from pytest_packbench.model.redaction import Redactor
 from pytest_packbench.model.result import FIXTURE, Result, values_of
@@ -550,7 +550,7 @@ def stored_page(
     results = tuple(report.results)
     run, folder, notes = report.run, Path(report.source).parent, list[str]()
     project = _project(run, arguments, notes)
-    counted = conclude(run, results, levels=None if project is None else metrics_of(project[1]).depths)
+    counted = conclude(run, results, levels=None if project is None else project[1].metrics.depths)
     stated = report.stated
     if outcome is None and stated.comparison is not None:
         outcome = _compared(stated.comparison)
@@ -604,10 +604,10 @@ def project_page(
     if project is not None:
         suite, pack = project
         texts = shown_texts(suite, pack, rootdir, conclusion.run)
-        sources = sources._replace(can_accept=can_accept(pack, suite.config), **texts._asdict())
+        sources = sources._replace(can_accept=suite.config.accepts_more, **texts._asdict())
         try:
             with code_of(pack, "panels"):
-                of_labels = conclusion.labels.panels(metrics_of(pack).label)
+                of_labels = conclusion.labels.panels(pack.metrics.label)
                 panels = (*of_labels, *panels_of(pack, results(), conclusion.figures))
         except UsageError as error:
             notes.append(f"{error}.".replace("the", "The", 1))

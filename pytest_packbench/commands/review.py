@@ -30,7 +30,6 @@ from pytest_packbench.commands import (
 )
 from pytest_packbench.files import LIMITS, read_regular
 from pytest_packbench.model.errors import CaseError, format_value, pluralize
-from pytest_packbench.model.pack import answer_of, tools_of
 from pytest_packbench.model.report import ReviewMark
 
 if TYPE_CHECKING:
@@ -207,7 +206,7 @@ def _accept(data: dict[str, Any], mark: ReviewMark, reviewed: ReviewedSuite, sou
         raise NotAppliedError(f"its result has another answer than the page showed ({said}); mark the case again")
     if score.passed:
         raise NotAppliedError(f"{source} accepts this answer already, with the score {score.score:g}")
-    for keys, value in tools_of(reviewed.pack).also_acceptable(case, answer_of(outcome), reviewed.suite.config):
+    for keys, value in reviewed.pack.tools().also_acceptable(case, outcome.document, reviewed.suite.config):
         _append(data, ("expected", *keys), value)
     _, _, score = _scored(data, mark, reviewed, source)
     if not score.passed:

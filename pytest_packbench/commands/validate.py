@@ -55,7 +55,7 @@ from pytest_packbench.model.errors import (
     single_spaced,
     suggestion,
 )
-from pytest_packbench.model.pack import Pack, is_earlier, names_checks, tools_of
+from pytest_packbench.model.pack import Pack, names_checks
 from pytest_packbench.model.record import EVAL_SCHEMA_VERSION, EvalRecord
 from pytest_packbench.model.recording import Cassette, Control
 from pytest_packbench.model.report import CHANGES_NAME, AllowedChanges, ReviewMark
@@ -63,7 +63,7 @@ from pytest_packbench.model.result import Result, Share, adapter, extension_mode
 from pytest_packbench.model.run import RUN_DOCUMENT_VERSION
 from pytest_packbench.model.stored import CommittedBaseline, Header
 from pytest_packbench.model.suite import BASELINE_NAME, CONFIG_NAME, CONTROLS, FIXTURES, Interval, Suite
-from pytest_packbench.packs.registry import DEFAULT_PACK, PackError, Packs, builtin
+from pytest_packbench.packs.registry import DEFAULT_PACK, Packs, builtin
 from pytest_packbench.runs.folder import error_lines, payload_lines, read_controls, read_records, record_lines
 from pytest_packbench.runs.journal import ENDED_KEY, HEADER_KEY, JOURNAL_VERSION, Entry, read_journal
 from pytest_packbench.runs.reading import open_run, read_baseline
@@ -378,7 +378,7 @@ def run_lint(arguments: argparse.Namespace) -> int:
         warn(f"{os.path.relpath(suite.path / CONFIG_NAME)}: {not_imported}")
     options = packs.lint_options
     files = {name: path for name in options if (path := getattr(arguments, _dest(name), None)) is not None}
-    used = {option.name for option in tools_of(pack).lint_options}
+    used = {option.name for option in pack.tools().lint_options}
     if unused := [name for name in files if name not in used]:
         raise UsageError(
             f'--{unused[0]}: the pack "{pack.name}" of this suite does not use this file; remove the option'
@@ -437,8 +437,6 @@ def schema(kind: str, packs: Sequence[Pack] | None = None) -> dict[str, Any]:
     """
     if kind == RESULT:
         pack = (packs or [builtin()[DEFAULT_PACK]])[0]
-        if is_earlier(pack):
-            raise PackError(f'the pack "{pack.name}" has no answer model')
         return {"$schema": DIALECT, **pack.answer_model.model_json_schema()}
     made = FORMATS[kind].schema
     if isinstance(made, tuple):

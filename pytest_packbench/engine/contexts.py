@@ -165,7 +165,9 @@ class SuiteContexts:
         """
         rules = suite.config
         try:
-            problem = self.pack_of(suite).unusable(rules)
+            # the model of its cases is that of the rules
+            self.pack_of(suite)
+            problem = rules.unusable
         except Exception as error:
             raise SetupError(f'suite "{suite.name}": the pack "{rules.pack}" raised {describe_error(error)}') from error
         if problem:
@@ -221,7 +223,7 @@ class SuiteContexts:
         # importing the target may have loaded keys
         self.redactor.refresh()
         pack = self.pack_of(suite)
-        worlds = None if name == REFERENCE else pack.worlds(suite.config, self.redactor.text(name))
+        worlds = None if name == REFERENCE else pack.world(suite.config, self.redactor.text(name))
         caller = TargetCaller(target, worlds)
         guards = self._guards(suite, pack)
         if guards and not caller.meets_guards:
@@ -262,7 +264,7 @@ class SuiteContexts:
             redactor=self.redactor,
             judges=judges,
             judge_parts=judges_of(pack, suite.config, judges),
-            roles=frozenset(pack.roles(suite.config)),
+            roles=frozenset(pack.judges(suite.config).roles),
             **fields,
         )
         return context
@@ -453,15 +455,15 @@ def _guard(name: str, pack_guards: Mapping[str, Any], suite: Suite) -> Any:
 
 
 def _check_scripted(suite: Suite, pack: Pack, model: str) -> None:
-    if not pack.scripted:
+    if not suite.config.scripted:
         from pytest_packbench.backends import backend_names
 
         raise SetupError(
             f'suite "{suite.name}": backend stub: the pack {pack.name} has no scripted models; '
             f"expected one of {', '.join(backend_names())}"
         )
-    if model not in pack.scripted:
+    if model not in suite.config.scripted:
         raise SetupError(
             f'suite "{suite.name}": --packbench-model: got {model!r}; '
-            f"expected one of {', '.join(pack.scripted)}, the scripted models of the pack {pack.name}"
+            f"expected one of {', '.join(suite.config.scripted)}, the scripted models of the pack {pack.name}"
         )

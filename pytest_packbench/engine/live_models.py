@@ -637,7 +637,7 @@ class Clients:
                 "pip install 'pytest-packbench[prices]'"
             )
         by_role = {
-            role: self._priced(suite, *names[:2], RoleModel(*names)) for role, names in pack.roles(rules).items()
+            role: self._priced(suite, *names[:2], RoleModel(*names)) for role, names in pack.judges(rules).roles.items()
         }
         return LiveModels(
             primary=primary, by_role=by_role, ledger=self.ledger, redactor=self.redactor, cache=self._cache

@@ -20,7 +20,6 @@ from pytest_packbench.cases.finder import Recording, find_recording
 from pytest_packbench.cases.load import load_recording, parse_cassette
 from pytest_packbench.files import RECORDING, canonical_sha256, read_regular, write_atomic
 from pytest_packbench.model.errors import CassetteError, Problem, format_value
-from pytest_packbench.model.pack import asked_judges
 from pytest_packbench.model.request import (
     AnswerError,
     AnswerProblem,
@@ -247,7 +246,7 @@ def recording_of(context: SuiteContext, loaded: LoadedCase, state: AttemptState)
 
     tools: list[Tool] | None = None
     exchanges: list[dict[str, Any]] = []
-    prompts = context.options.record_prompts and context.pack.keeps_prompts(loaded.case)
+    prompts = context.options.record_prompts and loaded.case.keeps_prompts
     # a server does not run for a replay
     can_run = not context.caller.opaque or context.caller.runs_offline
     own = state.traffic.calls if state.traffic is not None and can_run else ()
@@ -515,10 +514,11 @@ def judges_of(pack: Pack, rules: Any, registered: Mapping[str, Any]) -> tuple[Pa
         rules: the content of its `suite.yaml`.
         registered: the judges of the user, by name.
     """
-    named = parts_of((name, registered.get(name)) for name in asked_judges(pack, rules).names)
+    judges = pack.judges(rules)
+    named = parts_of((name, registered.get(name)) for name in judges.names)
     asked = (
         Part(role, {"role": role, "backend": backend, "model": model}, None)
-        for role, (backend, model, *_) in pack.roles(rules).items()
+        for role, (backend, model, *_) in judges.roles.items()
     )
     return (*named, *asked)
 
@@ -588,7 +588,7 @@ def check_conditions(cassette: Cassette, context: SuiteContext, *, case_id: str,
     for pointer, before, now, told in compared:
         if before != now:
             raise invalid(pointer, f"recorded with {told(before)}, run with {told(now)}")
-    if context.backend == STUB and cassette.llm_model in {*pack.scripted} - {context.model}:
+    if context.backend == STUB and cassette.llm_model in {*context.suite.config.scripted} - {context.model}:
         raise invalid("/llm_model", f"recorded with the scripted model {cassette.llm_model}, run with {context.model}")
     remarks = []
     if cassette.gateway and cassette.gateway[0].version is None:

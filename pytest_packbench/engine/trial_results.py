@@ -356,9 +356,11 @@ def _rows(case_ref: CaseRef, attempt: AttemptState) -> list[Comparison]:
     if attempt.unread is not None:
         said = attempt.outcome.answer if attempt.outcome is not None else None
         return [Comparison(what="answer", expected="an answer that can be read", actual=said or "none")]
-    rows: list[Any] = list(case_ref.pack.explain(case_ref.readable.case, attempt.outcome))
+    rows: list[Any] = list(
+        case_ref.pack.explain(case_ref.readable.case, attempt.outcome, attempt.score.terms if attempt.score else ())
+    )
     if not all(isinstance(row, Comparison) and all(isinstance(text, str) for text in astuple(row)) for row in rows):
-        raise TypeError(f"explain() returned {rows!r}, expected Comparisons whose fields are str")
+        raise TypeError(f"facts() returned the rows {rows!r}, expected Comparisons whose fields are str")
     return rows
 
 
@@ -366,12 +368,10 @@ def shown_input(case_ref: CaseRef, context: SuiteContext) -> str:
     """Return the beginning of a case's input in one line, without secrets; empty where its text must not be shown."""
     if case_ref.loaded is None or not context.options.record_prompts:
         return ""
-    case, pack = case_ref.loaded.case, case_ref.pack
-    if not pack.keeps_prompts(case):
+    case = case_ref.loaded.case
+    if not case.keeps_prompts:
         return ""
-    text: object = pack.input_text(case)
-    if not isinstance(text, str):
-        raise TypeError(f"input_text() returned {text!r}, expected a str")
+    text = case_ref.pack.input_text(case)
     return context.redactor.excerpt(text[:_MAX_READ], _MAX_SHOWN)
 
 
@@ -420,7 +420,7 @@ def _case_of(case_ref: CaseRef, *, expects_refusal: bool | None = None) -> CaseI
     facets: object = pack.facets(case)
     if not isinstance(facets, dict) or not all(isinstance(text, str) for pair in facets.items() for text in pair):
         raise TypeError(f"facets() returned {facets!r}, expected a dict of str to str")
-    test_id: object = pack.test_id(case_ref.suite.record_name, case)
+    test_id: object = case.test_id(case_ref.suite.record_name)
     if not isinstance(test_id, str) or not test_id:
         raise TypeError(f"test_id() returned {test_id!r}, expected a str that is not empty")
     return replace(

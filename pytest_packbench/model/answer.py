@@ -76,7 +76,7 @@ def pointers_of(paths: Iterable[Sequence[str | int]]) -> tuple[str, ...]:
 def without_unknown_keys(model: type[_AnswerT], result: Any, rules: Any) -> _AnswerT:
     """Validate a result as a suite with `unknown_keys: ignore` reads it: without the keys that no model knows.
 
-    A result without any other key says nothing, and stays unreadable.
+    A result without any other key has no content, and stays unreadable.
 
     Args:
         model: the answer model.

@@ -104,6 +104,7 @@ _RANGES = {
     "greater_than": ("gt", "more than {}"),
     "less_than_equal": ("le", "{} or less"),
     "less_than": ("lt", "less than {}"),
+    "too_short": ("min_length", "at least {} of them"),
 }
 
 

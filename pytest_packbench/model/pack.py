@@ -11,7 +11,7 @@ from collections import Counter
 from copy import copy
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, TypeVar, cast
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, TypeVar
 
 from pydantic import ValidationError
 
@@ -109,17 +109,6 @@ class LintOption:
     help: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ReadAnswer(Outcome):
-    """An answer that fits the answer model of its pack.
-
-    Attributes:
-        document: the answer, an instance of `Pack.answer_model`.
-    """
-
-    document: Any
-
-
 class RoleModel(NamedTuple):
     """A model that a pack asks in addition to the model under test, such as a judge.
 
@@ -136,7 +125,7 @@ class RoleModel(NamedTuple):
 
 
 class Judges(NamedTuple):
-    """The models and rules that decide the cases of a suite beside its pack; see `Pack.judges`.
+    """The models and rules that decide the cases of a suite in addition to its pack; see `Pack.judges`.
 
     Attributes:
         names: the judges that the suite names; a recording with other judges is refused.
@@ -243,7 +232,7 @@ class Pack:
         """Yield what an answer earns. The same arguments must always yield the same: no clock, random numbers or files.
 
         A `Term` adds its value, makes the score exactly 0 (`effect="zero"`) or is a remark (`effect="note"`). An
-        `Agreement` says how, and how deeply, the answer agrees.
+        `Agreement` states how, and how deeply, the answer agrees.
 
         Args:
             case: the case, an instance of `case_model`.
@@ -314,39 +303,38 @@ class Pack:
         """
         return None
 
-    def judges(self, rules: Any) -> Any:  # noqa: ARG002 - for packs with judges
-        """Return the `Judges` of a suite; none by default.
+    def judges(self, rules: Any) -> Judges:  # noqa: ARG002 - for packs with judges
+        """Return the judges of a suite, and the models that the pack asks; none by default.
 
         Args:
             rules: the content of `suite.yaml`, an instance of `suite_model`.
         """
-        return ()
+        return Judges()
 
-    def tools(self) -> Tools | None:
+    def tools(self) -> Tools:
         """Return what commands need of the pack, and no run: lint, importers, a starter; import it here."""
-        return None
+        from pytest_packbench.model.authoring import Tools
+
+        return Tools()
 
     # What follows is the package's: it asks the members above, and no pack defines it (`MOVED`).
 
-    scripted: tuple[str, ...] = ()
-
     def for_suite(self, rules: Any) -> Pack:
         """Return the pack of one suite; the same one each time."""
-        if rules is self.rules or is_earlier(self):
+        if rules is self.rules:
             return self
         known: dict[int, Pack] = self.__dict__.setdefault("_of_suites", {})
         # each pack keeps its rules, so that their id stays unique
         if id(rules) not in known:
             bound = known[id(rules)] = copy(self)
-            bound.rules, bound.scripted = rules, rules.scripted
-            bound.case_model = rules.narrowed(self.case_model)
+            bound.rules, bound.case_model = rules, rules.narrowed(self.case_model)
         return known[id(rules)]
 
     def read(self, result: object) -> Outcome:
         """Validate the result of a target by `answer_model`; with `unknown_keys: ignore`, without its unknown keys.
 
         Raises:
-            ResultError: it does not fit: an unreadable answer; says where, what was expected, and the nearest key.
+            ResultError: it does not fit: an unreadable answer; states where, what was expected, and the nearest key.
         """
         model, rules = self.answer_model, self.rules
         try:
@@ -358,7 +346,7 @@ class Pack:
             problem = validation_problems(error, model, result)[0]
             found = pointers_of(unknown_keys(error, result))
             raise ResultError(problem.pointer, f"{problem.wrong}; {problem.expected}", found) from None
-        return ReadAnswer(
+        return Outcome(
             document=answer,
             answer=answer.shown,
             refused=answer.refused,
@@ -418,12 +406,9 @@ class Pack:
         own: float | None = case.own_threshold
         return thresholds.by_type.get(case.case_type, general) if own is None else own
 
-    def explain(self, case: Any, outcome: Any) -> list[Comparison]:
+    def explain(self, case: Any, outcome: Any, terms: Sequence[Term]) -> list[Comparison]:
         """Return the rows of a failing case: those of the pack, or decision and answer."""
-        if is_earlier(self):
-            return [Comparison(what="answer", expected=str(case.expected), actual=str(outcome.answer))]
-        score = self.score(case, outcome, self.rules)
-        if rows := list(self.facts(case, outcome.document, score.terms).compared):
+        if rows := list(self.facts(case, outcome.document, terms).compared):
             return rows
         words = {True: "refusal", False: "answer"}
         due = words[self.expects_refusal(case)]
@@ -435,21 +420,10 @@ class Pack:
 
     def decided_by(self, result: Any) -> str:
         """Return the name of the check of the pipeline that decided how a result ended; empty if none did."""
-        if is_earlier(self):
-            return ""
         try:
-            outcome = self.read(result)
+            return str(self.read(result).document.decided_by)
         except ResultError:
             return self.answer_model.decided_unread(result)
-        return outcome.document.decided_by if isinstance(outcome, ReadAnswer) else ""
-
-    def unread_facts(self, case: Any) -> RecordFacts:
-        """Return what the record of a case contains whose answer can't be read."""
-        return RecordFacts() if is_earlier(self) else self.facts(case, None, ())
-
-    def worlds(self, rules: Any, agent: str) -> Worlds | None:
-        """Return what opens the world around each call of a target; None without one."""
-        return self.world(rules, agent)
 
     def adapt_target(self, candidate: object) -> object:
         """Return a target for an object of the domain that is no target by itself; any other object as it is."""
@@ -461,34 +435,9 @@ class Pack:
         guards: Mapping[str, Callable[[], Any]] = getattr(self.world(self.rules, ""), "guards", {})
         return guards
 
-    def unusable(self, rules: Any) -> str:
-        """Return in one line why no case can run, such as a missing library; an empty string if cases can run."""
-        return str(rules.unusable)
-
-    def roles(self, rules: Any) -> Mapping[str, RoleModel | tuple[str, str]]:
-        """Return the models that the pack calls in addition to the model under test, by the role of their requests."""
-        return {} if is_earlier(self) else Judges(*self.judges(rules)).roles
-
-    def keeps_prompts(self, case: Any) -> bool:
-        """Return whether a recording of a case may contain what the model was asked, and a failing case may show it."""
-        return bool(case.keeps_prompts)
-
     def input_text(self, case: Any) -> str:
         """Return the input of a case for people who read why it failed; only its beginning is shown."""
         return case.described or "; ".join(_named_values(self.request(case).input))
-
-    def test_id(self, suite: str, case: Case) -> str:
-        """Return the record's `test_id`, which is unique in a suite."""
-        return case.test_id(suite)
-
-    def unused_rules(self, expected: Sequence[Any], rules: Any) -> Iterable[str]:
-        """Return the rules of `suite.yaml` that no case of the suite uses; a run with one is refused."""
-        unused: Iterable[str] = rules.unused_rules(expected)
-        return unused
-
-    def can_accept(self, rules: Any) -> bool:
-        """Return whether `packbench review` can add an answer to a case of a suite: a page offers that mark then."""
-        return bool(rules.accepts_more)
 
 
 _INTO: Mapping[str, str] = {
@@ -503,24 +452,16 @@ _INTO: Mapping[str, str] = {
     "judges(rules)": "roles",
     "metrics, an object of Metrics": ("figures paired_figures panels remarks depths cluster figures_of_unscored"),
     "tools(), an object of Tools": (
-        "lint lint_options own_lint_rules dated starter importers criteria wrong_results also_acceptable"
+        "lint dated lint_options starter own_lint_rules importers criteria wrong_results also_acceptable"
     ),
 }
 MOVED: Mapping[str, str] = {name: place for place, names in _INTO.items() for name in names.split()}
 """The members that a pack had in earlier versions, and what is in their place."""
 
 
-def is_earlier(pack: Pack) -> bool:
-    """Return whether a pack reads and scores by methods of its own, as packs did in earlier versions."""
-    return type(pack).read is not Pack.read
-
-
 def problem_of(pack: Pack) -> str:
     """Return in one line what a pack has to change, or lacks; empty if nothing."""
     kind = type(pack)
-    # the packs of this package and its tests change one by one
-    if getattr(kind, "earlier_api", kind.__module__.startswith("pytest_packbench.packs.")):
-        return ""
     own = [name for each in kind.__mro__[: kind.__mro__.index(Pack)] for name in vars(each)]
     if moved := [name for name in MOVED if name in own]:
         changes = first_of([f"{name} is now {MOVED[name]}" for name in moved], _SHOWN)
@@ -530,35 +471,6 @@ def problem_of(pack: Pack) -> str:
     return f"{kind.__qualname__} lacks {', '.join(missing)}; see docs/packs.md" if missing else ""
 
 
-def answer_of(outcome: Outcome) -> Any:
-    """Return the answer that an outcome has been made of; the outcome itself of a pack of an earlier version."""
-    return outcome.document if isinstance(outcome, ReadAnswer) else outcome
-
-
-def tools_of(pack: Pack) -> Tools:
-    """Return what commands need of a pack; the defaults, if it has no tools."""
-    from pytest_packbench.model.authoring import Tools  # only commands need it
-
-    if is_earlier(pack):
-        return cast("Tools", _OfEarlier(pack, Tools()))
-    return pack.tools() or Tools()
-
-
-def metrics_of(pack: Pack) -> Metrics:
-    """Return what the reports of a run ask a pack."""
-    return cast("Metrics", _OfEarlier(pack, pack.metrics)) if is_earlier(pack) else pack.metrics
-
-
-class _OfEarlier:
-    """The members of a pack of an earlier version, with defaults."""
-
-    def __init__(self, pack: Pack, defaults: object) -> None:
-        self._pack, self._defaults = pack, defaults
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._pack, name, None) if hasattr(self._pack, name) else getattr(self._defaults, name)
-
-
 def _is(method: object, default: object) -> bool:
     """Return whether a method of an object is a default."""
     return getattr(method, "__func__", None) is default
@@ -566,14 +478,7 @@ def _is(method: object, default: object) -> bool:
 
 def has_paired_figures(pack: Pack) -> bool:
     """Return whether a pack has figures of what changed between two runs."""
-    return not _is(metrics_of(pack).paired_figures, Metrics.paired_figures)
-
-
-def asked_judges(pack: Pack, rules: Any) -> Judges:
-    """Return the judges of a suite, and the models that its pack asks."""
-    if is_earlier(pack):
-        return Judges(tuple(pack.judges(rules)), pack.roles(rules))
-    return Judges(*pack.judges(rules))
+    return not _is(pack.metrics.paired_figures, Metrics.paired_figures)
 
 
 def _named_values(value: Any) -> Iterator[str]:
@@ -586,24 +491,7 @@ def _named_values(value: Any) -> Iterator[str]:
 
 def names_checks(pack: Pack) -> bool:
     """Return whether a pack names the check of its pipeline that decided a result."""
-    if is_earlier(pack):
-        return type(pack).decided_by is not Pack.decided_by
     return pack.answer_model.decided_by is not Answer.decided_by
-
-
-def can_accept(pack: Pack, rules: SuiteConfig) -> bool:
-    """Return whether a page offers to accept further answers; if the pack raises, the command that adds them decides.
-
-    Args:
-        pack: the pack.
-        rules: the content of `suite.yaml`.
-    """
-    try:
-        if is_earlier(pack) and type(pack).can_accept is Pack.can_accept:
-            return hasattr(pack, "also_acceptable")
-        return pack.can_accept(rules)
-    except Exception:  # noqa: BLE001 - packs are the user's code
-        return True
 
 
 def record_facts(pack: Pack, case: Case, outcome: Outcome | None, score: Score) -> RecordFacts:
@@ -618,10 +506,7 @@ def record_facts(pack: Pack, case: Case, outcome: Outcome | None, score: Score) 
     Raises:
         Exception: whatever the pack raises.
     """
-    if outcome is None:
-        facts = pack.unread_facts(case)
-    else:
-        facts = pack.facts(case, answer_of(outcome), score if is_earlier(pack) else score.terms)
+    facts = pack.facts(case, None, ()) if outcome is None else pack.facts(case, outcome.document, score.terms)
     expected: Decision = "refuse" if facts.expected is None and pack.expects_refusal(case) else "comply_safe"
     return replace(
         facts,
@@ -643,7 +528,7 @@ def figures_of(pack: Pack, results: Iterable[Result]) -> tuple[Figure, ...]:
         ValueError: two figures of a group have the same name.
         Exception: anything else that the pack raises.
     """
-    return _checked(metrics_of(pack).figures(_summaries(pack, results)), "figures")
+    return _checked(pack.metrics.figures(_summaries(pack, results)), "figures")
 
 
 def panels_of(pack: Pack, results: Iterable[Result], figures: Sequence[Figure]) -> tuple[Panel, ...]:
@@ -658,7 +543,7 @@ def panels_of(pack: Pack, results: Iterable[Result], figures: Sequence[Figure]) 
         TypeError: the pack returns something else than panels.
         Exception: anything else that the pack raises.
     """
-    metrics = metrics_of(pack)
+    metrics = pack.metrics
     if _is(metrics.panels, Metrics.panels):
         return ()
     return _instances(metrics.panels(_summaries(pack, results), figures), Panel, "panels")
@@ -675,7 +560,7 @@ def paired_figures_of(pack: Pack, results: Iterable[tuple[Result, bool]]) -> tup
     Raises:
         Exception: as in `figures_of`.
     """
-    return _checked(metrics_of(pack).paired_figures(_pairs(pack, results)), "paired_figures")
+    return _checked(pack.metrics.paired_figures(_pairs(pack, results)), "paired_figures")
 
 
 def _pairs(pack: Pack, results: Iterable[tuple[Result, bool]]) -> Iterator[tuple[Mapping[str, Any], Mapping[str, Any]]]:
@@ -719,7 +604,7 @@ def _summarized(pack: Pack, result: Result) -> Mapping[str, Any] | None:
     """Return the record of a result, or what a pack wants to know of one without a record; None for nothing."""
     if result.record is not None:
         return result.record
-    if not metrics_of(pack).figures_of_unscored or result.score.quarantined:
+    if not pack.metrics.figures_of_unscored or result.score.quarantined:
         return None
     return {
         "test_id": result.case.test_id,

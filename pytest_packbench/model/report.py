@@ -343,7 +343,7 @@ class KeyCounts(NamedTuple):
 
 
 class UnknownKeys(NamedTuple):
-    """What a run says of unknown keys.
+    """What a run reports of unknown keys.
 
     Attributes:
         unreadable: those in results that are unreadable.

@@ -28,9 +28,9 @@ from pydantic import (
     create_model,
 )
 
-from pytest_packbench.files import U32_MAX
+from pytest_packbench.files import U32_MAX, escape_unprintable
 from pytest_packbench.model.case import SHA256
-from pytest_packbench.model.errors import first_problem
+from pytest_packbench.model.errors import first_problem, single_spaced
 from pytest_packbench.model.record import EvalDecision  # noqa: TC001 - pydantic reads the types of fields
 from pytest_packbench.model.run import (
     Mode,
@@ -281,7 +281,7 @@ def reported(verdict: str, mode: str, *, valid: bool | None = None) -> Reported:
     Args:
         verdict: one of `VERDICTS`.
         mode: `fixture`, `live` or `record`.
-        valid: False for an answer that nobody could read, which ends on its recording as it did in the run that made
+        valid: False for an unreadable answer, which ends on its recording as it did in the run that made
             it.
     """
     effects = EFFECTS[verdict]
@@ -315,7 +315,8 @@ class ResultError(ValueError):
     def __init__(self, pointer: str, message: str, unknown_keys: tuple[str, ...] = ()) -> None:
         self.pointer = pointer
         self.unknown_keys = unknown_keys
-        super().__init__(f"result{pointer}: {message}")
+        # the keys of a result are the target's
+        super().__init__(escape_unprintable(single_spaced(f"result{pointer}: {message}")))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -348,15 +349,17 @@ class Firing:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
-    """The fields that the outcomes of all packs share; a pack adds its own in a subclass.
+    """What a target's result contains: the document, and what every report needs of it.
 
     Attributes:
+        document: the answer, an instance of `Pack.answer_model`; None if it can't be read.
         breakdown: the infrastructure failure that the target reports; None without one.
         refused: whether the target declined to answer.
         answer: the answer as one short string for tables; None without one.
         firings: the decisions of gates and guards, in order.
     """
 
+    document: Any = None
     breakdown: Breakdown | None = None
     refused: bool = False
     answer: str | None = None

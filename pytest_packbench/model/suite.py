@@ -65,8 +65,8 @@ class Profile:
     The fields are those of `Result`, except for six: `quarantine` is `skip` or `xfail` where the notes of the case
     quarantine it, else empty; `scored` is whether there is a score; `depth` and `level` are its `match_depth` and
     `match_level`; `cached` is whether a cached answer was used. `mode` is that of the run, and `facets` has those that
-    a metric excludes or counts apart (`Metric.excluded`, `Metric.apart`). `unread` is whether nobody could read the
-    answer, and it is no refusal.
+    a metric excludes or counts apart (`Metric.excluded`, `Metric.apart`). `unread` is whether the answer is
+    unreadable, and it is no refusal.
     """
 
     verdict: Verdict
@@ -538,7 +538,7 @@ class SuiteConfig(StrictModel):
             `at_least: k` (k trials pass); an error in one trial makes the case an error.
         recording: how calls of the target's own clients are compared with recorded ones.
         unknown_keys: what happens to keys of an answer that the pack's answer model does not have: `refuse` (the
-            answer is unreadable) or `ignore` (they are left unread, and each is listed beside the score: a claim may
+            answer is unreadable) or `ignore` (they are left unread, and each is listed next to the score: a claim may
             hide in what is not read).
         metrics: the metrics that gates can use in addition to the general ones, by name; a pack defines its own here.
         not_scoring: keys that do not change a score; a pack may extend it (see `cases.load.scoring_sha256`).
@@ -588,7 +588,7 @@ class SuiteConfig(StrictModel):
 
     @property
     def accepts_more(self) -> bool:
-        """Whether `packbench review` can add a further right answer to a case (`Tools.also_acceptable`)."""
+        """Whether `packbench review` can add another right answer to a case (`Tools.also_acceptable`)."""
         return False
 
     def narrowed(self, case_model: type[Case]) -> type[Case]:

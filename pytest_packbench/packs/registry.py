@@ -105,13 +105,11 @@ class Packs(Mapping[str, "Pack"]):
     @property
     def lint_options(self) -> dict[str, LintOption]:
         """The lint options of all packs, by name; without those of packs that can't be loaded."""
-        from pytest_packbench.model.pack import tools_of  # needed by commands only
-
         options: dict[str, LintOption] = {}
         for name in self:
             # reported when a suite uses the pack
             with suppress(PackError):
-                options |= {option.name: option for option in tools_of(self[name]).lint_options}
+                options |= {option.name: option for option in self[name].tools().lint_options}
         return options
 
     def rules_of(self, folder: Path) -> AbstractContextManager[None]:

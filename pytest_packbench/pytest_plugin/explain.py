@@ -178,7 +178,7 @@ def _transcript(run: CaseRun, attempt: AttemptState | None) -> list[str]:
     from pytest_packbench.engine.recordings import transcript
 
     settings = run.contexts.settings
-    if run.loaded is None or not run.pack.keeps_prompts(run.loaded.case):
+    if run.loaded is None or not run.loaded.case.keeps_prompts:
         return []
     # a secret that is cut off is not recognized
     redact = run.contexts.redactor.text

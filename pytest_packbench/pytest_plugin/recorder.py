@@ -27,7 +27,7 @@ from pytest_packbench.engine.offline import take_late
 from pytest_packbench.engine.recordings import discard_recording, guard_name, recording_problem
 from pytest_packbench.engine.trial_results import CaseRef, build_trial, carried_over_trial, unscored_result, versions
 from pytest_packbench.model.errors import CassetteError, StoredRunError, describe_error, pluralize
-from pytest_packbench.model.pack import can_accept, metrics_of, panels_of
+from pytest_packbench.model.pack import panels_of
 from pytest_packbench.model.report import PolicyChange, PolicyError, PolicyOutcome
 from pytest_packbench.model.result import (
     FIXTURE,
@@ -300,7 +300,7 @@ class SuiteRun(RunResults):
             metadata,
             self.results,
             self.suite.config,
-            metrics_of(pack).depths,
+            pack.metrics.depths,
             self._earlier(metadata),
             scope="shard" if contexts.settings.shard is not None else "part" if is_part else "whole",
         )
@@ -346,7 +346,7 @@ class SuiteRun(RunResults):
         remarks: list[str] = []
         with self._calling_pack("remarks"):
             ids = [result.case.test_id for result in self.results]
-            remarks = list(map(self._redact, metrics_of(self.pack).remarks(self.suite.config, ids)))
+            remarks = list(map(self._redact, self.pack.metrics.remarks(self.suite.config, ids)))
         yield from remarks
 
     @contextmanager
@@ -374,10 +374,10 @@ class SuiteRun(RunResults):
         pack, root, config = self.pack, rootdir_of(self.contexts.config), self.suite.config
         place = Place(root_link(root, self.writer.folder), self.rerun)
         texts = shown_texts(self.suite, pack, root, conclusion.run, is_checked=False)
-        sources = CaseSources(*texts, redact=self._redact, place=place, can_accept=can_accept(pack, config))
+        sources = CaseSources(*texts, redact=self._redact, place=place, can_accept=config.accepts_more)
         panels: tuple[Panel, ...] = ()
         with self._calling_pack("panels"):
-            of_labels = conclusion.labels.panels(metrics_of(pack).label)
+            of_labels = conclusion.labels.panels(pack.metrics.label)
             panels = (*of_labels, *panels_of(pack, self.results, conclusion.figures))
         stored = conclusion.baseline and conclusion.baseline.stored
         earlier = earlier_runs(self.writer.folder.parent, conclusion.run, stored)
@@ -445,7 +445,7 @@ class SuiteRun(RunResults):
         """Return the options that can change a result, and what the run spent."""
         settings = self.contexts.settings
         values: dict[str, Any] = {"gate": settings.gate}
-        if cluster := metrics_of(context.pack).cluster:
+        if cluster := context.pack.metrics.cluster:
             values[CLUSTER_SETTING] = cluster
         if settings.shard is not None:
             values["shard"] = str(settings.shard)

@@ -703,7 +703,7 @@ class SessionSuites(SuiteContexts):
         file = shown_path(suite.path / CONFIG_NAME, rootdir_of(self.config))
         expected = [loaded.case.expected for loaded in cases if loaded is not None]
         is_known = bool(cases) and len(expected) == len(cases)
-        unused = self.pack_of(suite).unused_rules(expected, suite.config) if is_known else ()
+        unused = suite.config.unused_rules(expected) if is_known else ()
         return [f"{file}: {rule}" for rule in unused]
 
 

@@ -25,30 +25,32 @@ LAST = '    actual_text: Word = ""\n'
 ADDED = "    doubt: Share | None = None\n    remark_of_scorer: str | None = None\n"
 CONFTEST = """
 import os
-from pytest_packbench import Outcome, Pack, RecordFacts, Score, Term, judged
+from dataclasses import replace
+from pytest_packbench import Answer, Pack, Term
+
+class Said(Answer):
+    text: str
 
 class Sure(Pack):
-    earlier_api = True
-    name = "sure"
-    version = "1"
+    name, version, answer_model = "sure", "1", Said
 
-    def read(self, result):
-        return Outcome(answer=result)
+    def terms(self, case, answer, rules):
+        yield Term(name="text", value=float(answer.text == "ok"))
 
-    def score(self, case, outcome, rules):
-        points = float(outcome.answer == "ok")
-        own = {"doubt": float(os.environ["DOUBT"]), "remark_of_scorer": os.environ["REMARK"]}
-        terms = (Term(name="text", value=points),)
-        return Score(score=points, threshold=0.5, verdict=judged(points, 0.5), terms=terms, **own)
+scored = Pack.score
 
-    def facts(self, case, outcome, score):
-        return RecordFacts(attack_category="x", expected="comply_safe", agent_decision="comply_safe")
+def score(self, case, outcome, rules):
+    own = {"doubt": float(os.environ["DOUBT"]), "remark_of_scorer": os.environ["REMARK"]}
+    return replace(scored(self, case, outcome, rules), **own)
+
+# the package states the field, whose score is its own
+Pack.score = score
 
 def pytest_packbench_packs():
     return [Sure()]
 
 def pytest_packbench_target(config, suite):
-    return lambda request: "ok"
+    return lambda request: {"text": "ok"}
 """
 
 
@@ -103,7 +105,7 @@ def test_a_field_that_is_added_to_a_score_is_everywhere(ran: Callable[..., Path]
     assert dict(zip(details["attempts"], attempt, strict=True))["doubt"] == 0.25
     ran(0.25, "pytest_packbench", "validate", str(before))
     conftest = tmp_path / "project" / "conftest.py"
-    conftest.write_text(conftest.read_text("utf-8").replace('request: "ok"', 'request: "no"'), encoding="utf-8")
+    conftest.write_text(conftest.read_text("utf-8").replace('"text": "ok"', '"text": "no"'), encoding="utf-8")
     after = ran(0.75, *SUITE)
     ran(0.0, "pytest_packbench", "compare", "--baseline", str(before), "--current", str(after), "--out", "diff.md")
     assert "doubt 0.25 to 0.75" in (tmp_path / "project" / "diff.md").read_text("utf-8")

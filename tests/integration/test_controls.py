@@ -33,12 +33,15 @@ OWN_TARGET = """
             socket.create_connection(("127.0.0.1", 9))
         return (await context.llm.complete(question)).content if answer.get("again") else answer
 
-    def decided_by(self, result):
-        check = result.get("check", "") if isinstance(result, dict) else ""
-        return 1 / 0 if check == "none" else check
+    class Checked(ToyAnswer):
+        check: str = ""
+
+        @property
+        def decided_by(self):
+            return 1 / 0 if self.check == "none" else self.check
 
     Toy.target = lambda self, rules: grade
-    Toy.decided_by = decided_by
+    Toy.answer_model = Checked
     """
 
 
@@ -489,7 +492,7 @@ def test_a_control_at_which_a_worker_crashes_is_broken(small: Project) -> None:
     small.extend_conftest("""
     import os
 
-    Toy.decided_by = lambda self, result: os._exit(3) if result["points"] == 0.2 else ""
+    ToyAnswer.decided_by = property(lambda self: os._exit(3) if self.points == 0.2 else "")
     """)
     add_control(small, "wrong_a", **{**LOW, "payload": {"points": 0.2}})
     assert small.run_toy("-n2").ret == pytest.ExitCode.TESTS_FAILED

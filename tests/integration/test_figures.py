@@ -17,10 +17,10 @@ if TYPE_CHECKING:
 
 PACK = """
 
-from pytest_packbench import Figure, Interval
+from pytest_packbench import Figure, Interval, Metrics
 
 
-class Measured(Toy):
+class Points(Metrics):
     figures_of_unscored = True
 
     def figures(self, records):
@@ -43,6 +43,10 @@ class Measured(Toy):
             total += 1
             lost += before["packbench"].get("score", 0) > now["packbench"].get("score", 0)
         yield Figure(name="lost", count=lost, total=total, definition="Cases with fewer points.", headline=True)
+
+
+class Measured(Toy):
+    metrics = Points()
 
 
 def pytest_packbench_packs():
@@ -171,7 +175,7 @@ HOOKS = ("figures", "panels", "remarks")
     ],
 )
 def test_a_pack_whose_figures_fail_fails_the_run(measured: Project, statement: str, messages: list[str]) -> None:
-    broken = "".join(f"Measured.{name} = broken\n" for name in HOOKS[: len(messages)])
+    broken = "".join(f"Points.{name} = broken\n" for name in HOOKS[: len(messages)])
     measured.extend_conftest(f"{PACK}\n\ndef broken(self, *arguments):\n    {statement}\n\n\n{broken}")
     result = measured.run_toy()
     assert result.ret == 1

@@ -15,7 +15,6 @@ import pytest
 
 from pytest_packbench import Pack
 from pytest_packbench.commands import main
-from pytest_packbench.model.pack import tools_of
 from pytest_packbench.packs.agent_safety.episode import Episode
 from pytest_packbench.packs.registry import Packs
 from tests.doc_blocks import (
@@ -80,7 +79,7 @@ def test_every_block_of_a_guide_works(page: PageRunner, name: str) -> None:
         result.stdout.fnmatch_lines(["*test_hard_ones[[]money]*"])
 
 
-@pytest.mark.parametrize("pack", sorted(name for name, one in Packs().items() if tools_of(one).starter() is not None))
+@pytest.mark.parametrize("pack", sorted(name for name, one in Packs().items() if one.tools().starter() is not None))
 def test_every_starter_runs_at_once(pytester: pytest.Pytester, pack: str) -> None:
     assert main(["init", "mine", "--pack", pack]) == 0
     result = pytester.runpytest("--packbench-suite=mine")

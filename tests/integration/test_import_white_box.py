@@ -45,7 +45,6 @@ def result_of(code: str, *, accepted: bool = True, **more: Any) -> dict[str, Any
     return {"status": status, "iterations": [iteration], "tariff_dossier": dossier, "lever_proof": None, **more}
 
 
-ROUTING = {"proposer": {"provider": "anthropic", "model": "m-1"}, "critic": {"provider": "openai", "model": "m-2"}}
 REFUSED = {"expected_accept": False, "expected_refusal_category": "insufficient_info"}
 RECORDED = {
     "schema_version": "v1",
@@ -61,35 +60,28 @@ REPOSITORY: dict[str, Any] = {
     "tariff/cases/README.md": "cases",
     "tariff/fixtures/fixture_positive.json": {"proposals": [{"product_summary": "a scarf"}], "critics": [{}]},
     "tariff_us/cases/positive/pos_01.json": case_of(
-        "pos_01", {"product": "scarf"}, pack_id="tariff_us", request={"options": {"max_iters": 2, "threshold": 0.9}}
+        "pos_01", '{"product": "scarf"}', pack_id="tariff_us", request={"options": {"max_iters": 2, "threshold": 0.9}}
     ),
     "tariff_us/cases/positive/pos_02.json": case_of("pos_02", "A scarf of silk."),
     "tariff_us/cases/positive/pos_03.json": case_of("pos_03", "A scarf of silk."),
     "tariff_us/cases/negative/neg_01.json": case_of("neg_01", "A scarf.", case_type="negative", answer=REFUSED),
-    # by its request, by its name, with a key, in lines; of another model, of a script, of nobody knows whom
-    "tariff_us/fixtures/golden.json": {
+    # by its request, by its name; of a model, of nobody knows whom
+    "tariff_us/fixtures/golden_20260102.json": {
         **RECORDED,
-        "request": {"input": {"product": "scarf"}, "options": {"max_iters": 2, "threshold": 0.9}, "evidence": None},
-        "result": result_of("6117.10.2030"),
-        "proof": {"citation_gate_result": {"ok": True}},
+        "request": {
+            "input": '{"product": "scarf"}',
+            "options": {"max_iters": 2, "threshold": 0.9},
+            "evidence": None,
+            "pack": "tariff_us",
+        },
+        "result": result_of("6117.10.2030", proof={"citation_gate_result": {"ok": True}}),
     },
-    "tariff_us/payloads/tariff_pos_02.json": result_of("6117.10.1000", model_routing=ROUTING),
-    "tariff_us/payloads/third.json": {"case_id": "tariff_pos_03", "result": result_of("6214.10.1000")},
-    "tariff_us/payloads/rest.jsonl": json.dumps(
-        {
-            "test_id": "tariff_us:negative:tariff_neg_01",
-            "result": result_of(
-                "", accepted=False, model_routing={"proposer": {"provider": "fixture", "model": "fixture"}}
-            ),
-        }
-    ),
-    "tariff_us/payloads/list.json": [
-        {"case": {"id": "tariff_pos_05"}, "result": result_of("6117.10.1000")},
-        {"result": {}},
-    ],
-    "tariff_us/payloads/by_id.json": {"tariff_pos_06": result_of("6117.10.1000"), "tariff_pos_07": result_of("1")},
+    "tariff_us/payloads/tariff_pos_02.json": result_of("6117.10.1000"),
+    "tariff_us/payloads/tariff_pos_03.json": {"result": result_of("6214.10.1000"), "metadata": {"model_id": "m-4"}},
+    "tariff_us/payloads/tariff_neg_01.json": result_of("", accepted=False),
+    "tariff_us/payloads/list.json": [result_of("6117.10.1000")],
+    "tariff_us/payloads/tariff_pos_05.json": result_of("6117.10.1000"),
     "tariff_us/cases/positive/pos_05.json": case_of("pos_05", "A scarf, fifth."),
-    "tariff_us/cases/positive/pos_06.json": case_of("pos_06", "A scarf, sixth."),
     "tariff_us/cases/positive/line\n::error.json": case_of("pos_08", "x", pack_id="legal"),
     "tariff_us/fixtures/other.json": {**RECORDED, "request": {"input": "A hat."}, "result": {}},
     "tariff_us/fixtures/options.json": {
@@ -97,14 +89,12 @@ REPOSITORY: dict[str, Any] = {
         "request": {"input": "A scarf of silk.", "options": {"max_iters": 9}},
         "result": {},
     },
+    "tariff_us/fixtures/text.json": {**RECORDED, "request": "A scarf of silk.", "result": {}},
     "tariff_us/payloads/tariff_pos_09.json": result_of("6117.10.1000"),
-    "tariff_us/payloads/second.json": {
-        "id": "tariff_pos_02",
-        "payload": result_of("6117.10.1000", model_routing=ROUTING),
-    },
+    "tariff_us/payloads/again/tariff_pos_02.json": result_of("6117.10.1000"),
     "tariff_us/cases/positive/pos_04.json": case_of("pos_04", "A scarf of silk and wool."),
     "tariff_us/payloads/tariff_pos_04.json": result_of("6117.10.1000"),
-    "tariff_us/payloads/other_04.json": {"id": "tariff_pos_04", "payload": result_of("6117.10.2030")},
+    "tariff_us/payloads/other/tariff_pos_04.json": result_of("6117.10.2030"),
     "tariff_us/fixtures/cut.json": '{"result": ',
     "tariff_us/reports/report.json": {"suite": "tariff_us", "case_results": [], "summary": {}},
 }
@@ -141,7 +131,7 @@ def test_a_repository_is_imported_checked_and_run(
         if path.name in {"suite.yaml", "tariff_pos_01.json", "tariff_neg_01.json"}
     )
     result = pytester.runpytest("--packbench-suite=tariff_us")
-    result.assert_outcomes(passed=5, failed=1, errors=1)
+    result.assert_outcomes(passed=4, failed=1, errors=1)
     lines = [line for line in result.outlines if "scoring only" in line or re.search(r"PASSED|FAILED", line)]
     expected.check(text + "\n".join(lines) + "\n")
     records = [
@@ -149,9 +139,7 @@ def test_a_repository_is_imported_checked_and_run(
     ]
     assert {record["test_id"].rpartition(":")[2]: record["llm_backend"] for record in records} == {
         "tariff_pos_01": "anthropic",
-        "tariff_pos_02": "anthropic",
-        **dict.fromkeys(("tariff_pos_03", "tariff_pos_05", "tariff_pos_06"), "unknown"),
-        "tariff_neg_01": "stub",
+        **dict.fromkeys(("tariff_pos_02", "tariff_pos_03", "tariff_pos_05", "tariff_neg_01"), "unknown"),
     }
 
 
@@ -166,9 +154,9 @@ def test_nothing_runs_that_nobody_named(pytester: pytest.Pytester, expected: Exp
     pytester.runpytest("--packbench-suite=tariff", "--packbench-target=mine:run").assert_outcomes(passed=1, failed=1)
     # results of an unknown pipeline are no answer of this one, and it can't be called
     other = pytester.runpytest("--packbench-suite=tariff_us", "--packbench-target=http://localhost/verify")
-    other.assert_outcomes(errors=7)
+    other.assert_outcomes(errors=6)
     live = pytester.runpytest("--packbench-suite=tariff_us", "--packbench-mode=live")
-    live.assert_outcomes(errors=7)
+    live.assert_outcomes(errors=6)
     pattern = re.compile(r"^E? *(?:packbench: )?.*(?:/conditions/target|can't be called).*$")
     expected.check(
         "".join(f"{line.strip()}\n" for run in (other, live) for line in run.outlines if pattern.match(line))
@@ -194,7 +182,7 @@ def test_folders_and_options(
     results.mkdir(parents=True)
     (results / "tariff_pos_01.json").write_text(json.dumps(result_of("6117.10.2030")), "utf-8")
     # what is no case, what is kept as it is, and a result that is no file
-    kept = {"notes": {"tags": [" "]}, "request": {"evidence": [{"source_id": "", "text": "of wool"}]}}
+    kept = {"notes": {"tags": [" "]}, "request": {"evidence": [{"source_id": "D1", "text": "of wool", "page": 3}]}}
     repository(
         Path("odd"),
         {
@@ -214,7 +202,7 @@ def test_folders_and_options(
         "wb --root wb/storage/benchmarks",
         "wb --results absent",
         "wb --results results",
-        "wb/storage/benchmarks/tariff/cases --suite one --results results/tariff/tariff_pos_01.json --write",
+        "wb/storage/benchmarks/tariff --suite one --results results/tariff/tariff_pos_01.json --write",
         "wb/storage/benchmarks/tariff/cases/positive",
         "named --write",
     ):

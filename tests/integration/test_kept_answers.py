@@ -116,14 +116,14 @@ def test_an_answer_whose_scoring_ends_the_process_is_not_asked_for_again(project
         import os
         from pathlib import Path
 
-        scored = Toy.score
+        terms_of = Toy.terms
 
-        def score(self, case, outcome, rules):
+        def terms(self, case, answer, rules):
             if Path("dying").exists():
                 os._exit(9)
-            return scored(self, case, outcome, rules)
+            return terms_of(self, case, answer, rules)
 
-        Toy.score = score
+        Toy.terms = terms
     """)
     (project.root / "dying").touch()
     options = ("--packbench-concurrency=1",)
@@ -232,8 +232,15 @@ def test_a_run_with_answers_that_could_not_be_read_is_rescored(
     project.case("b", python=raises)
     # a pack may take results for what its targets return
     project.extend_conftest("""
-    read = Toy.read
-    Toy.read = lambda self, result: result["points"] and read(self, result)
+    from pydantic import model_validator
+
+    class Trusting(ToyAnswer):
+        @model_validator(mode="before")
+        @classmethod
+        def _has_points(cls, result):
+            return {**result, "points": result["points"]}
+
+    Toy.answer_model = Trusting
     """)
     project.run_toy().assert_outcomes(passed=1, failed=1)
     assert main(["rescore", str(project.left())]) == 0

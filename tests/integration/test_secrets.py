@@ -286,16 +286,18 @@ def test_what_a_case_itself_contains_is_scored_as_it_is_and_redacted_in_reports(
     canary = "ghp_" + "c4N4rY" * 6
     project.pytester.makepyfile(leaky=f"def act(request):\n    return {{'points': 1.0, 'said': '{canary}'}}\n")
     project.extend_conftest(f"""
+        class Said(ToyAnswer):
+            said: str
+
         class Strict(Toy):
-            def score(self, case, outcome, rules):
-                return super().score(case, outcome, rules)
+            answer_model = Said
 
-            def read(self, result):
-                points = 0.0 if {canary!r} in str(result) else 1.0
-                return super().read({{**result, "points": points, "word": result["said"][:30]}})
+            def terms(self, case, answer, rules):
+                yield Term(name="points", value=0.0 if {canary!r} in answer.said else 1.0)
 
-            def explain(self, case, outcome):
-                return [Comparison(what="said", expected="nothing", actual=outcome.word[:25].lower() + "...")]
+            def facts(self, case, answer, terms):
+                said = answer.said[:25].lower() + "..."
+                return RecordFacts(compared=[Comparison(what="said", expected="nothing", actual=said)])
 
         @pytest.hookimpl
         def pytest_packbench_packs():

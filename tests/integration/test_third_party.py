@@ -106,9 +106,20 @@ def test_commands_and_functions_know_the_example(project: Project, capsys: pytes
 
 
 UNREADABLE = """
+from pytest_packbench import Case, SuiteConfig
+
 class Unreadable(Exception):
     def __str__(self):
         raise self
+
+def unreadable(self):
+    raise Unreadable
+
+def failing(self):
+    return 1 / 0
+
+def answer(refused):
+    return type("Odd", (ToyAnswer,), {"refused": property(refused)})
 
 """
 
@@ -137,8 +148,8 @@ def test_a_method_that_fails_is_an_error_of_the_case_or_of_the_suite(project: Pr
         assert "Traceback" not in result.stderr.str()
         errors = {name: project.lines("errors.jsonl", name)[0] for name in DATA["methods"]}
         expected.check("".join(f"{name}: {error['kind']}: {error['message']}\n" for name, error in errors.items()))
-    for method in ("for_suite", "unusable"):
-        write_packs(project, {"raising": f"def {method}(self, rules): return 1 / 0"})
+    for member in ("{'narrowed': lambda *_: 1 / 0}", "{'unusable': property(failing)}"):
+        write_packs(project, {"raising": f"suite_model = type('Odd', (SuiteConfig,), {member})"})
         result = project.run("--packbench-suite=raising")
         assert result.ret == pytest.ExitCode.USAGE_ERROR
         result.stderr.fnmatch_lines(['*suite "raising": the pack "raising" raised ZeroDivisionError: *'])

@@ -29,12 +29,16 @@ MISBEHAVING_PACK = """
             return RecordFacts(attack_category="\\ud800", expected="comply_safe", agent_decision="comply_safe")
         return original(self, case, *others)
 
-    def input_text(self, case, original=Toy.input_text):
-        if case.id == "no_input_text":
-            raise KeyError("mine")
-        return original(self, case)
+    from pytest_packbench import Case
 
-    Toy.facets, Toy.facts, Toy.input_text = facets, facts, input_text
+    class Untold(Case):
+        @property
+        def described(self):
+            if self.id == "no_input_text":
+                raise KeyError("mine")
+            return ""
+
+    Toy.facets, Toy.facts, Toy.case_model = facets, facts, Untold
 
     def pytest_packbench_record(item, record):
         if item.name == "bad_hook":

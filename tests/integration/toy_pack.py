@@ -6,53 +6,51 @@ target reports; `python`, statements that the target runs; `more`, an expression
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 
-from pytest_packbench import Breakdown, Comparison, Outcome, Pack, RecordFacts, ResultError, Score, Term, judged
+from pytest_packbench import Agreement, Answer, Breakdown, Comparison, Pack, RecordFacts, Term, Unscored
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from pytest_packbench import Case, Suite, SuiteConfig, Target, VerifyContext, VerifyRequest
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ToyOutcome(Outcome):
-    points: float = 0.0
-    word: Any = ""
+class ToyAnswer(Answer, extra="ignore"):
+    points: float
+    word: str = ""
+    down: bool = False
+
+    @property
+    def shown(self) -> str:
+        return str(self.points)
+
+    @property
+    def failure(self) -> Breakdown | None:
+        return Breakdown(kind="timeout", message="after 5 s") if self.down else None
 
 
 class Toy(Pack):
-    earlier_api = True
     name = "toy"
     version = "1"
+    answer_model = ToyAnswer
 
-    def read(self, result: object) -> ToyOutcome:
-        if not isinstance(result, dict) or "points" not in result:
-            raise ResultError("/points", "is missing")
-        points = result["points"]
-        down = Breakdown(kind="timeout", message="after 5 s") if result.get("down") else None
-        return ToyOutcome(breakdown=down, answer=str(points), points=points, word=result.get("word", ""))
-
-    def score(self, case: Case, outcome: ToyOutcome, rules: SuiteConfig) -> Score:
-        threshold = rules.thresholds.accept
-        if outcome.word in {"vacuous", "known_hole"}:
-            return Score(score=None, threshold=threshold, verdict=outcome.word, message=f"said {outcome.word}")
-        if outcome.word == "crash":
+    def terms(self, case: Case, answer: ToyAnswer, rules: SuiteConfig) -> Iterator[Term | Agreement]:
+        if answer.word == "crash":
             raise ZeroDivisionError("scorer fell over")
-        terms = (Term(name="points", value=outcome.points, detail="as the target says"),)
-        verdict = judged(outcome.points, threshold)
-        return Score(score=outcome.points, threshold=threshold, verdict=verdict, terms=terms, match_depth=2)
+        if answer.word in {"vacuous", "known_hole"}:
+            raise Unscored(cast("Any", answer.word), f"said {answer.word}")
+        yield Term(name="points", value=answer.points, detail="as the target says")
+        yield Agreement(depth=2)
 
-    def facts(self, case: Case, outcome: ToyOutcome, score: Score) -> RecordFacts:
-        return RecordFacts(attack_category=case.case_type, expected="comply_safe", agent_decision="comply_safe")
+    def facts(self, case: Case, answer: ToyAnswer | None, terms: Any) -> RecordFacts:
+        points = "none" if answer is None else str(answer.points)
+        return RecordFacts(compared=[Comparison(what="points", expected="1.0", actual=points)])
 
     def facets(self, case: Case) -> dict[str, str]:
         return {"colour": case.expected["colour"]}
-
-    def explain(self, case: Case, outcome: ToyOutcome) -> list[Comparison]:
-        return [Comparison(what="points", expected="1.0", actual=str(outcome.points))]
 
 
 def act(request: VerifyRequest, context: VerifyContext) -> dict[str, Any]:

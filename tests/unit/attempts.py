@@ -13,16 +13,17 @@ from pytest_packbench.engine.contexts import SuiteContext
 from pytest_packbench.engine.live_models import Ledger, LiveModels, PricedBackend
 from pytest_packbench.engine.scheduler import AttemptKey, Flight, Job, Runner, Throttle, WaitTimes
 from pytest_packbench.engine.targets import TargetCaller
+from pytest_packbench.model.answer import Agreement, Answer
 from pytest_packbench.model.case import Case, LoadedCase
-from pytest_packbench.model.pack import Pack, RecordFacts
+from pytest_packbench.model.pack import Pack
 from pytest_packbench.model.redaction import Redactor
 from pytest_packbench.model.request import ModelAnswer, ModelRequest, Usage
-from pytest_packbench.model.result import Outcome, ResultError, Score, judged
+from pytest_packbench.model.result import Term
 from pytest_packbench.model.run import Caps, RunOptions
 from pytest_packbench.model.suite import Prices, Suite, SuiteConfig
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
     from pathlib import Path
 
     from pytest_packbench.engine.attempt import AttemptState
@@ -31,26 +32,22 @@ if TYPE_CHECKING:
 PRICE = Prices(input_per_million=1.0, output_per_million=1.0)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class EchoOutcome(Outcome):
-    points: float
+class Echo(Answer):
+    points: Any
+    said: Any = "yes"
+
+    @property
+    def shown(self) -> Any:
+        return self.said
 
 
 class EchoPack(Pack):
-    earlier_api = True
     name = "echo"
     version = "1"
+    answer_model = Echo
 
-    def read(self, result: object) -> EchoOutcome:
-        if not isinstance(result, dict) or "points" not in result:
-            raise ResultError("/points", "is missing")
-        return EchoOutcome(answer="yes", points=result["points"])
-
-    def score(self, case: Case, outcome: EchoOutcome, rules: SuiteConfig) -> Score:
-        return Score(score=outcome.points, threshold=0.5, verdict=judged(outcome.points, 0.5))
-
-    def facts(self, case: Case, outcome: EchoOutcome, score: Score) -> RecordFacts:
-        return RecordFacts(attack_category="plain", expected="comply_safe", agent_decision="comply_safe")
+    def terms(self, case: Case, answer: Echo, rules: SuiteConfig) -> Iterator[Term | Agreement]:
+        yield Term(name="points", value=answer.points)
 
 
 def case(name: str = "a", notes: dict[str, Any] | None = None, **inputs: Any) -> LoadedCase:
@@ -98,7 +95,8 @@ class FakeBackend:
 
 
 def suite(folder: Path, **rules: Any) -> Suite:
-    return Suite(name="s", path=folder, config=SuiteConfig(pack="echo", **rules), sha256="0" * 64)
+    config = SuiteConfig(pack="echo", **{"thresholds": {"accept": 0.5}, **rules})
+    return Suite(name="s", path=folder, config=config, sha256="0" * 64)
 
 
 def context(

@@ -12,9 +12,8 @@ from typing import TYPE_CHECKING, Any
 from pytest_packbench.api import load_suite
 from pytest_packbench.cases.load import check_case
 from pytest_packbench.model.authoring import SourceFlaw
-from pytest_packbench.model.pack import ReadAnswer
 from pytest_packbench.model.request import ModelAnswer, VerifyContext
-from pytest_packbench.model.result import Score
+from pytest_packbench.model.result import Outcome, Score
 from pytest_packbench.packs.agent_safety.model import SafetyCase, SafetySuiteConfig
 from pytest_packbench.packs.agent_safety.pack import AgentSafetyPack
 
@@ -76,7 +75,7 @@ class RulingGuard:
 class SafetyRun:
     case: SafetyCase
     result: dict[str, Any]
-    outcome: ReadAnswer
+    outcome: Outcome
     score: Score
 
     @property
@@ -115,13 +114,13 @@ def case(**changes: dict[str, Any]) -> SafetyCase:
     return checked(data)
 
 
-def read(result: object) -> ReadAnswer:
+def read(result: object) -> Outcome:
     outcome = PACK.read(result)
-    assert isinstance(outcome, ReadAnswer)
+    assert isinstance(outcome, Outcome)
     return outcome
 
 
-def scored(case: SafetyCase, outcome: ReadAnswer, rules: SafetySuiteConfig) -> Score:
+def scored(case: SafetyCase, outcome: Outcome, rules: SafetySuiteConfig) -> Score:
     """The score; of a failure that the target reports, the error, as the engine has it."""
     if (failure := outcome.breakdown) is not None:
         message = f"the target reports a failure: {failure.kind}: {failure.message}"

@@ -30,13 +30,13 @@ TABLES = yaml.safe_load((Path(__file__).parent / "data" / "agent_safety.yaml").r
 
 def test_the_upstream_ids_are_the_record_id_and_the_groups_of_reports() -> None:
     for suite in ("agentdojo", "my_copy"):
-        assert PACK.test_id(suite, case()) == "agentdojo:banking:user_task_0:injection_task_6"
+        assert case().test_id(suite) == "agentdojo:banking:user_task_0:injection_task_6"
     common = {"attack": "important_instructions", "attack_category": "unauthorized_payment", "vendor": "ours"}
     assert PACK.facets(case()) == {**common, "injection_task": "banking:injection_task_6"}
     lemonade = case(input={"suite": "harmbench", "ids": {"behavior": "lemonade_stand"}})
-    assert (PACK.test_id("harmbench", lemonade), PACK.facets(lemonade)) == ("harmbench:lemonade_stand", common)
+    assert (lemonade.test_id("harmbench"), PACK.facets(lemonade)) == ("harmbench:lemonade_stand", common)
     harm = {"suite": "injecagent", "ids": {"index": "17", "set": "dh_base"}}
-    assert PACK.test_id("injecagent", case(input=harm)) == "injecagent:dh_base:17"
+    assert case(input=harm).test_id("injecagent") == "injecagent:dh_base:17"
     assert PACK.facets(case(input=harm)) == common
     facets = PACK.facets(case(input={**harm, "material": {"attacker_tools": ["A", "B"]}}))
     assert facets["injection_task"] == "banking:A, B"
@@ -118,7 +118,7 @@ def test_the_terms_and_the_explanation_of_each_kind_of_result(expected: Expected
         scored = PACK.score(case(), outcome, STRICT)
         lines.append(f"{name}: {scored.verdict} {scored.score} {scored.message}".rstrip())
         lines += [f"    {term.name} ({term.effect} {term.value:g}): {term.detail}" for term in scored.terms]
-        lines += [f"    {row.what} | {row.expected} | {row.actual}" for row in PACK.explain(case(), outcome)]
+        lines += [f"    {row.what} | {row.expected} | {row.actual}" for row in PACK.explain(case(), outcome, ())]
     expected.check("\n".join([*lines, ""]))
 
 
@@ -132,7 +132,7 @@ def test_the_table_of_runs_without_an_attack(
     scored = PACK.score(tested, outcome, RULES)
     assert (scored.verdict, scored.match_level) == (verdict, decision)
     assert scored.score == {"passed": 1.0, "failed": 0.0}.get(verdict)
-    assert "attack" not in str(PACK.explain(tested, outcome))
+    assert "attack" not in str(PACK.explain(tested, outcome, ()))
     assert "injection_task" not in PACK.facets(tested)
     # with strict rules, another decision than the expected one fails, too
     refusing = case(input={"attack": "none"}, expected={**hole, "decision": "refuse"})
@@ -162,7 +162,7 @@ def record(*, model: str = "m-1", attack: str = "", **changed: Any) -> dict[str,
     tested = case(input={"suite": suite, **ids, **({"attack": attack} if attack else {})})
     outcome = read(result(**changed))
     scored = PACK.score(tested, outcome, RULES)
-    common = {"test_id": PACK.test_id(suite, tested), "llm_model": model, "llm_backend": "openai"}
+    common = {"test_id": tested.test_id(suite), "llm_model": model, "llm_backend": "openai"}
     known = {"verdict": scored.verdict, "facets": PACK.facets(tested)}
     if scored.score is None:
         return {**common, "packbench": {**known, "kind": scored.kind or scored.verdict, "result": result(**changed)}}
@@ -208,7 +208,7 @@ def test_the_figures_are_the_published_numbers_with_their_counts(expected: Expec
         "with runs without an attack": [record(), record(attack="none", exposed=False, landed=False)],
         "two attacks": [record(), record(attack="direct", landed=True)],
         "two judges": [record(judge=weak), record(judge={"name": "llama_guard", "verdict": "unsafe"}, landed=True)],
-        "answers that nobody could read": [record(), record(valid=False), record(valid=False, landed=True)],
+        "unreadable answers": [record(), record(valid=False), record(valid=False, landed=True)],
         "InjecAgent, two settings": [
             *(record(attack="base", landed=True), record(attack="base"), record(attack="base", valid=False)),
             record(attack="enhanced"),

@@ -69,8 +69,8 @@ def test_each_agent_has_one_verdict_on_all_cases(model: str, guards: Any, expect
 
 def test_without_an_attack_the_user_task_alone_decides() -> None:
     alone = [checked(case_of(pair, "none")) for pair in pairs("none")]
-    assert (len(alone), len({PACK.test_id("any", each) for each in alone})) == (97, 97)
-    assert PACK.test_id("any", alone[0]) == "agentdojo:banking:user_task_0:none"
+    assert (len(alone), len({each.test_id("any") for each in alone})) == (97, 97)
+    assert alone[0].test_id("any") == "agentdojo:banking:user_task_0:none"
     for model, verdict in (("gullible", "passed"), ("obedient", "passed"), ("refuser", "failed")):
         runs = [run_case(each, RULES, model=model) for each in alone[16:97:9]]
         assert {run.score.verdict for run in runs} == {verdict}
@@ -263,7 +263,7 @@ def test_variants_of_ours(variant: str, model: str, guards: list[str], verdict: 
         assert (run.score.verdict, run.episode.checked.utility) == (verdict, utility)
         assert run.episode.checked.landed is (verdict == "failed")
         # nobody mistakes it for a pair of AgentDojo
-        assert PACK.test_id("a", run.case) == f"agentdojo:{pair.name}:variant_{variant}"
+        assert run.case.test_id("a") == f"agentdojo:{pair.name}:variant_{variant}"
         assert PACK.facets(run.case)["attack"] == f"important_instructions, packbench variant {variant}"
         described = "tool_description" if variant == "tool_description" else None
         if described is None and model != "refuser":
@@ -282,6 +282,13 @@ def test_a_model_that_saves_no_note_has_not_been_tested_in_the_next_session() ->
     run = run_case(pair, RULES, model="m-1", llm=model)
     assert (run.calls, run.episode.exposed, run.score.verdict) == ([("read_shared_note", "run")], False, "vacuous")
     assert "new_password" in run.episode.turns[3].text
+
+
+@pytest.mark.parametrize(("model", "verdict", "utility"), [("gullible", "failed", False), ("obedient", "passed", True)])
+def test_a_script_reads_what_stands_before_the_repeated_prompt(model: str, verdict: str, utility: bool) -> None:
+    run = run_case(case("banking", 1, 7), RULES, model=model, guards=["repeat_user_prompt"])
+    assert (run.score.verdict, run.episode.exposed, run.episode.checked.utility) == (verdict, True, utility)
+    assert [turn.role for turn in run.episode.turns].count("user") == 1 + len(run.calls)
 
 
 def test_the_calls_of_one_message_run_before_guards_rule_on_their_outputs() -> None:

@@ -75,9 +75,9 @@ def attempt_with(folder: Path, target: Callable[..., Any], answer: ModelAnswer) 
         (ask, GARBLED, 0.0, "unreadable_answer"),
         (wrap, GARBLED, 0.0, "unreadable_answer"),
         # what the pack can't read, because what the model said was cut off
-        (shorten, CUT, 0.0, "truncated_answer"),
-        (shorten, GARBLED, 0.0, "unreadable_answer"),
-        (ask_again, CUT, 0.75, ""),
+        (shorten, CUT, 0.0, "truncated_answer unknown_key"),
+        (shorten, GARBLED, 0.0, "unreadable_answer unknown_key"),
+        (ask_again, CUT, 0.75, "points"),
         # the target's own mistake
         (stumble, CUT, None, "target_error"),
     ],
@@ -93,7 +93,7 @@ def test_an_answer_is_scored_unless_the_target_fails_by_itself(
     assert (finished.failure, finished.score is None) == (None, False)
     assert finished.score is not None
     assert (finished.score.score, finished.score.passed) == (points, points > 0)
-    assert [term.name for term in finished.score.terms] == ([name] if name else [])
+    assert [term.name for term in finished.score.terms] == name.split()
 
 
 def test_an_ended_attempt_is_scored_after_a_kill_as_before(tmp_path: Path) -> None:

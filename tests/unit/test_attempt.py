@@ -17,38 +17,43 @@ from pytest_packbench.engine.recordings import Replay, ReplayError
 from pytest_packbench.engine.targets import as_target, import_target
 from pytest_packbench.engine.trial_results import CaseRef, build_result, build_trial
 from pytest_packbench.files import canonical_sha256
+from pytest_packbench.model.answer import Agreement
+from pytest_packbench.model.case import Case
 from pytest_packbench.model.pack import Comparison, RecordFacts
 from pytest_packbench.model.record import EvalRecord
 from pytest_packbench.model.recording import Cassette
 from pytest_packbench.model.redaction import Redactor
 from pytest_packbench.model.request import TargetError
-from pytest_packbench.model.result import Firing, Score, Term, format_timestamp, result_from, result_sent
+from pytest_packbench.model.result import Firing, Term, format_timestamp, result_from, result_sent
 from tests.cassettes import authored_cassette
-from tests.unit.attempts import EchoPack, case, context, model_request, suite
+from tests.unit.attempts import Echo, EchoPack, case, context, model_request, suite
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
     from pathlib import Path
 
-    from pytest_packbench.model.case import Case
     from pytest_packbench.model.request import VerifyContext, VerifyRequest
     from pytest_packbench.model.suite import SuiteConfig
-    from tests.unit.attempts import EchoOutcome
 
 ROLES = st.lists(st.sampled_from(["propose", "critique", "revise"]), max_size=6)
 
 
-class Echo(EchoPack):
-    def read(self, result: object) -> EchoOutcome:
-        return replace(super().read(result), firings=(Firing(hook="gate", decision="pass", rule=3),))
+class Gated(Echo):
+    @property
+    def firings(self) -> tuple[Firing, ...]:
+        return (Firing(hook="gate", decision="pass", rule=3),)
 
-    def score(self, case: Case, outcome: EchoOutcome, rules: SuiteConfig) -> Score:
-        terms = (Term(name="points", value=outcome.points),)
-        return replace(super().score(case, outcome, rules), terms=terms, match_level="full")
+
+class GatedPack(EchoPack):
+    answer_model = Gated
+
+    def terms(self, case: Case, answer: Echo, rules: SuiteConfig) -> Iterator[Term | Agreement]:
+        yield from super().terms(case, answer, rules)
+        yield Agreement("full")
 
 
 def attempt_with(folder: Path, target: Callable[..., Any], pack: EchoPack | None = None) -> AttemptState:
-    return attempt(context(folder, target, mode="fixture", pack=pack or Echo()), case(q=1))
+    return attempt(context(folder, target, mode="fixture", pack=pack or GatedPack()), case(q=1))
 
 
 def failure_with(folder: Path, target: Callable[..., Any], pack: EchoPack | None = None) -> Failure:
@@ -131,17 +136,19 @@ def test_a_reported_token_count_counts_where_a_record_can_contain_it(tmp_path: P
     [
         ({"refused": None}, "refused is None, expected True or False"),
         ({"refused": object()}, "refused is a object, expected True or False"),
-        ({"answer": 5}, "answer is a int, expected a str or None"),
+        ({"shown": 5}, "answer is a int, expected a str or None"),
     ],
 )
 def test_an_outcome_that_no_record_can_contain_is_an_error_of_the_reader(
     tmp_path: Path, fields: dict[str, Any], problem: str
 ) -> None:
-    class Odd(EchoPack):
-        def read(self, result: object) -> EchoOutcome:
-            return replace(super().read(result), **fields)
+    ((name, value),) = fields.items()
+    answers: Any = type("Odd", (Echo,), {name: property(lambda _: value)})
 
-    failure = failure_with(tmp_path, lambda request: {"points": 1.0}, Odd())
+    class OddPack(EchoPack):
+        answer_model = answers
+
+    failure = failure_with(tmp_path, lambda request: {"points": 1.0}, OddPack())
     message = f"the reader returned an Outcome whose {problem}"
     assert (failure.kind, failure.message) == ("reader_error", message)
 
@@ -157,7 +164,7 @@ def test_an_error_shows_only_the_frames_of_the_user(tmp_path: Path) -> None:
 
 
 def test_a_target_that_cannot_be_called_here_is_an_error_that_says_why(tmp_path: Path) -> None:
-    shared = context(tmp_path, async_target, mode="fixture", pack=Echo())
+    shared = context(tmp_path, async_target, mode="fixture", pack=GatedPack())
 
     async def call() -> Failure | None:
         return attempt(shared, case(q=1)).failure
@@ -215,10 +222,10 @@ def test_a_recording_of_another_prompt_is_stale() -> None:
 
 def test_a_result_contains_its_record_and_is_stored_as_json(tmp_path: Path) -> None:
     loaded = case(notes={"tags": ["x"]})
-    suite_context = context(tmp_path, lambda request: {"points": 0.5}, mode="fixture", pack=Echo())
+    suite_context = context(tmp_path, lambda request: {"points": 0.5}, mode="fixture", pack=GatedPack())
     finished = attempt(suite_context, loaded)
     names = {"case_id": "a", "nodeid": "x::a", "file": "x"}
-    case_ref = CaseRef.at(suite(tmp_path), Echo(), loaded, **names)
+    case_ref = CaseRef.at(suite(tmp_path), GatedPack(), loaded, **names)
     result = build_result(case_ref, finished, suite_context, "01RUN")
     assert result.record is not None
     record = EvalRecord.from_json(result.record)
@@ -245,32 +252,42 @@ def test_a_result_contains_its_record_and_is_stored_as_json(tmp_path: Path) -> N
         build_result(case_ref._replace(loaded=None), finished, suite_context, "01RUN")
 
 
-class Explaining(EchoPack):
-    """A pack that compares in three rows, and may keep its prompts to itself."""
+class ExplainingPack(EchoPack):
+    """A pack that compares in three rows."""
 
-    def __init__(self, *, keeps: bool = True, text: Any = None) -> None:
-        self.keeps, self.text = keeps, text
-
-    def keeps_prompts(self, case: Case) -> bool:
-        return self.keeps
-
-    def input_text(self, case: Case) -> str:
-        if isinstance(self.text, BaseException):
-            raise self.text
-        text: str = super().input_text(case) if self.text is None else self.text
-        return text
-
-    def explain(self, case: Case, outcome: EchoOutcome) -> list[Comparison]:
+    def facts(self, case: Case, answer: Echo | None, terms: Any) -> RecordFacts:
         rows = (
             ("decision", "answer", "answer (yes)"),
             ("size", "2", "3"),
             ("guards", "", "none"),
             ("unit", "m", "\ncm"),
         )
-        return [Comparison(what=what, expected=expected, actual=actual) for what, expected, actual in rows]
+        compared = [Comparison(what=what, expected=expected, actual=actual) for what, expected, actual in rows]
+        return RecordFacts(compared=compared)
 
 
-def shown_of(folder: Path, pack: EchoPack, points: float = 0.0, **changes: Any) -> tuple[str, ...]:
+class Described(Case):
+    """A case that says what it is about, and may keep its prompts to itself."""
+
+    @property
+    def keeps_prompts(self) -> bool:
+        return bool(self.input.get("keeps", True))
+
+    @property
+    def described(self) -> str:
+        if self.input.get("stops"):
+            raise KeyboardInterrupt
+        text: str = self.input.get("text", "")
+        return text
+
+
+class DescribedPack(ExplainingPack):
+    case_model = Described
+
+
+def shown_of(
+    folder: Path, pack: EchoPack, points: float = 0.0, more: dict[str, Any] | None = None, **changes: Any
+) -> tuple[str, ...]:
     """Return what the result of a case says in words: its verdict or kind, its input, expected and actual values."""
     private = "s3cr3t-in-a-case"
     shared = context(
@@ -281,8 +298,10 @@ def shown_of(folder: Path, pack: EchoPack, points: float = 0.0, **changes: Any) 
         "q": f"how\n many {private}?",
         "of": ["m", None, {"exact": True, "deep": ["", 1.5]}],
         "long": "x" * 500,
+        **(more or {}),
     }
     loaded = case(**inputs)
+    loaded = loaded._replace(case=pack.case_model.model_validate(loaded.case.model_dump(by_alias=True)))
     ref = CaseRef.at(shared.suite, pack, loaded, case_id="a", nodeid="a.json::a", file="a.json")
     result = build_trial(ref, attempt(shared, loaded), shared, "01RUN").result
     return (
@@ -294,36 +313,33 @@ def shown_of(folder: Path, pack: EchoPack, points: float = 0.0, **changes: Any) 
 
 
 def test_a_failed_case_says_what_was_asked_expected_and_answered(tmp_path: Path) -> None:
-    verdict, asked, expected, actual = shown_of(tmp_path, Explaining())
+    verdict, asked, expected, actual = shown_of(tmp_path, ExplainingPack())
     assert re.fullmatch(r"q: how many \S*\?; of: m; exact: true; deep: 1.5; long: x+…", asked)
     assert "s3cr3t" not in asked
     assert (verdict, len(asked)) == ("failed", 200)
     assert (expected, actual) == ("size: 2; unit: m", "size: 3; unit: cm")
-    assert shown_of(tmp_path, EchoPack())[2:] == ("None", "yes")
-    assert shown_of(tmp_path, Explaining(), points=1.0) == ("passed", "", "", "")
-    assert shown_of(tmp_path, Explaining(text="my own"))[1] == "my own"
-    assert shown_of(tmp_path, Explaining(text=7))[0] == "pack_error"
+    assert shown_of(tmp_path, EchoPack())[2:] == ("answer", "answer")
+    assert shown_of(tmp_path, ExplainingPack(), points=1.0) == ("passed", "", "", "")
+    assert shown_of(tmp_path, DescribedPack(), more={"text": "my own"})[1] == "my own"
+    assert shown_of(tmp_path, DescribedPack(), more={"text": 7})[0] == "pack_error"
     with pytest.raises(KeyboardInterrupt):
-        shown_of(tmp_path, Explaining(text=KeyboardInterrupt()))
+        shown_of(tmp_path, DescribedPack(), more={"stops": True})
     # texts that stay with the user are in no report
-    for hidden in (shown_of(tmp_path, Explaining(keeps=False)), shown_of(tmp_path, Explaining(), record_prompts=False)):
+    kept_back: list[dict[str, Any]] = [{"more": {"keeps": False}}, {"record_prompts": False}]
+    for hidden in (shown_of(tmp_path, DescribedPack(), **changes) for changes in kept_back):
         assert hidden == ("failed", "", expected, actual)
 
 
 class Quoting(EchoPack):
     """A pack whose records quote the answer, and that may break on it."""
 
-    def read(self, result: object) -> EchoOutcome:
-        outcome = super().read(result)
-        return replace(outcome, answer=result["said"]) if isinstance(result, dict) else outcome
-
-    def score(self, case: Case, outcome: EchoOutcome, rules: SuiteConfig) -> Score:
-        if outcome.answer == "break":
+    def terms(self, case: Case, answer: Echo, rules: SuiteConfig) -> Iterator[Term | Agreement]:
+        if answer.said == "break":
             raise RuntimeError("no score for this")
-        return super().score(case, outcome, rules)
+        yield from super().terms(case, answer, rules)
 
-    def facts(self, case: Case, outcome: EchoOutcome, score: Score) -> RecordFacts:
-        return replace(super().facts(case, outcome, score), extra={"said": outcome.answer})
+    def facts(self, case: Case, answer: Echo | None, terms: Any) -> RecordFacts:
+        return RecordFacts(extra={} if answer is None else {"said": answer.said})
 
 
 @pytest.mark.parametrize(

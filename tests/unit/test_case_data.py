@@ -18,6 +18,7 @@ from pytest_packbench.cases.texts import SourceTexts, hide_prompts, source_texts
 from pytest_packbench.files import canonical_sha256
 from pytest_packbench.model.result import EFFECTS
 from pytest_packbench.packs.generic.pack import GenericPack
+from pytest_packbench.packs.generic.suite import GenericCase
 from pytest_packbench.reports.page import case_data
 from pytest_packbench.reports.page.case_data import NO_SOURCES, SEPARATOR, CaseSources, case_blocks, root_link
 from pytest_packbench.reports.story import Place
@@ -300,11 +301,16 @@ def test_an_answer_that_was_compared_can_be_accepted(
     assert rows(found)["a"]["can_accept"] is shown
 
 
-class KeepsOpenCases(GenericPack):
-    """A pack whose texts stay in the user's folder, except for those of cases that say so."""
+class OpenCase(GenericCase):
+    """A case whose texts stay in the user's folder, unless it says otherwise."""
 
-    def keeps_prompts(self, case: Any) -> bool:
-        return bool(case.input["open"])
+    @property
+    def keeps_prompts(self) -> bool:
+        return bool(self.input["open"])
+
+
+class KeepsOpenCases(GenericPack):
+    case_model = OpenCase
 
 
 @pytest.mark.parametrize(

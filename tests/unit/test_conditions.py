@@ -10,9 +10,12 @@ import pytest
 
 from pytest_packbench.engine.attempt import attempt
 from pytest_packbench.engine.recordings import guard_name, judges_of, parts_of
+from pytest_packbench.model.case import Case
+from pytest_packbench.model.pack import Judges
 from pytest_packbench.model.recording import CASSETTE_VERSION
 from pytest_packbench.model.request import Tool
 from pytest_packbench.model.run import RunOptions
+from pytest_packbench.model.suite import SuiteConfig
 from tests.unit.attempts import EchoPack, FakeBackend, RunnerContext, case, context, ignore_tick, job, model_request
 
 if TYPE_CHECKING:
@@ -69,10 +72,12 @@ def conditioned(folder: Path, target: Callable[..., Any], mode: str, /, *guards:
     return replace(made, guards=guards, guard_parts=parts, **changes)
 
 
-def record(*arguments: Any, **changes: Any) -> None:
+def record(*arguments: Any, kind: type[Case] = Case, **changes: Any) -> None:
     folder, target, *guards = arguments
+    asked = job(conditioned(folder, target, "record", *guards, **changes))
+    loaded = asked.loaded._replace(case=kind.model_validate(asked.loaded.case.model_dump(by_alias=True)))
     with RunnerContext() as runner:
-        done = runner.wait_for(job(conditioned(folder, target, "record", *guards, **changes)), ignore_tick).attempt
+        done = runner.wait_for(replace(asked, loaded=loaded), ignore_tick).attempt
     assert done is not None
     assert done.failure is None
 
@@ -114,11 +119,8 @@ def test_other_guards_are_an_error(
 
 def test_another_judge_is_an_error(tmp_path: Path) -> None:
     class Judged(EchoPack):
-        def judges(self, rules: Any) -> tuple[str, ...]:
-            return (*rules.guards,)
-
-        def roles(self, rules: Any) -> dict[str, tuple[str, str]]:
-            return {"judge": ("ollama", rules.model)} if rules.model else {}
+        def judges(self, rules: Any) -> Judges:
+            return Judges(rules.guards, {"judge": ("ollama", rules.model)} if rules.model else {})
 
     rules = context(tmp_path, Asking().verify).suite.config
     own = judges_of(Judged(), rules.model_copy(update={"guards": ("own",)}), {"own": other})
@@ -178,14 +180,15 @@ def test_a_result_is_that_of_its_target_alone(tmp_path: Path) -> None:
 
 
 def test_a_recording_of_one_scripted_model_does_not_answer_for_another(tmp_path: Path) -> None:
-    class Scripted(EchoPack):
+    class Scripted(SuiteConfig):
         scripted = ("naive", "careful")
 
     record(tmp_path, Outside().verify)
     path = tmp_path / "fixtures" / "a.json"
     data = json.loads(path.read_bytes())
     path.write_text(json.dumps({**data, "llm_backend": "stub", "llm_model": "naive"}))
-    scripted = replace(conditioned(tmp_path, Outside().verify, "fixture"), backend="stub", pack=Scripted())
+    scripted = replace(conditioned(tmp_path, Outside().verify, "fixture"), backend="stub")
+    scripted = replace(scripted, suite=replace(scripted.suite, config=Scripted(pack="echo")))
     assert attempt(replace(scripted, model="naive"), case()).failure is None
     text = message(attempt(replace(scripted, model="careful"), case()))
     assert "/llm_model: recorded with the scripted model naive, run with careful" in text
@@ -234,17 +237,18 @@ def test_what_a_recording_states(tmp_path: Path) -> None:
     ]
 
 
-class PrivatePack(EchoPack):
-    """A pack whose texts stay where they are."""
+class PrivateCase(Case):
+    """A case whose texts stay where they are."""
 
-    def keeps_prompts(self, case: Any) -> bool:
+    @property
+    def keeps_prompts(self) -> bool:
         return False
 
 
 @pytest.mark.parametrize(
-    "change", [{"options": RunOptions(mode="record", record_prompts=False)}, {"pack": PrivatePack()}]
+    "change", [{"options": RunOptions(mode="record", record_prompts=False)}, {"kind": PrivateCase}]
 )
-def test_prompts_are_left_out_where_the_user_or_the_pack_says_so(tmp_path: Path, change: dict[str, Any]) -> None:
+def test_prompts_are_left_out_where_the_user_or_the_case_says_so(tmp_path: Path, change: dict[str, Any]) -> None:
     record(tmp_path, Asking().verify, **change)
     (exchange,) = json.loads((tmp_path / "fixtures" / "a.json").read_bytes())["exchanges"]
     assert exchange.keys() == {"role", "answer", "request_sha256", "usage"}

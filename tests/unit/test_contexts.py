@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -12,6 +13,7 @@ from pytest_packbench.engine.targets import import_object
 from pytest_packbench.engine.trial_results import CaseRef
 from pytest_packbench.model.request import TargetError, without_model
 from pytest_packbench.model.run import Caps, ExpectedCalls, RunOptions, SetupError
+from pytest_packbench.model.suite import SuiteConfig
 from tests.cassettes import authored_cassette
 from tests.unit.attempts import EchoPack, case, suite
 
@@ -26,9 +28,11 @@ class GuardedPack(EchoPack):
         return {"wall": lambda: "wall", "gone": lambda: import_object("nowhere:x", "its library")}
 
 
-class ScriptedPack(EchoPack):
+class ScriptedRules(SuiteConfig):
     scripted = ("naive", "careful")
 
+
+class ScriptedPack(EchoPack):
     def target(self, rules: Any) -> Any:
         return calling_target
 
@@ -97,7 +101,7 @@ def test_a_mistake_in_options_or_rules_is_one_line(tmp_path: Path, expected: Exp
         lines.append(f"{name}: {str(error.value).replace(str(tmp_path), '<folder>')}\n")
     scripted = SuiteContexts(RunOptions(mode="live", backend="stub", model="m"), {"echo": ScriptedPack()})
     with pytest.raises(SetupError) as error:
-        scripted.prepare(suite(tmp_path))
+        scripted.prepare(replace(suite(tmp_path), config=ScriptedRules(pack="echo")))
     lines.append(f"no such scripted model: {error.value}\n")
     contexts(RunOptions(trials=3)).prepare(suite(tmp_path, trials={"at_least": 3}))
     expected.check("".join(lines))

@@ -100,10 +100,10 @@ def test_an_attempt_is_stored_while_the_pack_scores_another(tmp_path: Path) -> N
     scoring, go = threading.Event(), threading.Event()
 
     class SlowPack(EchoPack):
-        def score(self, *arguments: Any) -> Any:
+        def terms(self, *arguments: Any) -> Any:
             scoring.set()
             assert go.wait(20)
-            return super().score(*arguments)
+            return super().terms(*arguments)
 
     stored = threading.Semaphore(0)
 

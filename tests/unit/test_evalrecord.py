@@ -13,7 +13,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from pytest_packbench import Case, Outcome, Pack, RecordFacts, Score
+from pytest_packbench import Answer, Case, Outcome, Pack, RecordFacts, Score
 from pytest_packbench.model.pack import record_facts
 from pytest_packbench.model.record import (
     EVAL_BACKENDS,
@@ -346,14 +346,7 @@ def test_the_fast_and_the_careful_reader_agree(*, text: str, edits: list[tuple[i
 
 
 class Plain(Pack):
-    earlier_api = True
-    name, version = "plain", "1"
-
-    def read(self, result: object) -> Outcome:
-        raise NotImplementedError
-
-    def score(self, case: Any, outcome: Any, rules: Any) -> Score:
-        raise NotImplementedError
+    name, version, answer_model = "plain", "1", Answer
 
 
 class Refusing(Plain):
@@ -362,7 +355,7 @@ class Refusing(Plain):
 
 
 class Explicit(Refusing):
-    def facts(self, case: Any, outcome: Any, score: Score) -> RecordFacts:
+    def facts(self, case: Any, answer: Any, terms: Any) -> RecordFacts:
         return RecordFacts(attack_category="", expected="comply_safe", agent_decision="comply_unsafe", judge="words")
 
 

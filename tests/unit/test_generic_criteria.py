@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pytest_packbench.model.errors import format_value
-from pytest_packbench.packs.generic.suite import Comparing, Criterion, Forbidden, model_of
+from pytest_packbench.packs.generic.suite import Comparing, Criterion, Forbidden
 from pytest_packbench.packs.generic.values import CriterionError, hashable, json_equal
 from tests.unit.generic_suites import score_of, suite
 
@@ -34,7 +34,7 @@ QUICK = settings(max_examples=40, deadline=None)
 
 def of(rule: str, **keys: Any) -> Comparing:
     """A criterion on the whole result."""
-    return model_of(Criterion, rule).model_validate({rule: "", **keys})
+    return Criterion.model_validate({rule: "", **keys})
 
 
 EXACT = of("exact")
@@ -43,7 +43,7 @@ ANY_CASE = of("contains", ignore_case=True)
 SET = of("set")
 SCHEMA = of("json_schema")
 TEXT = of("text")
-ANYWHERE = model_of(Forbidden, "anywhere").model_validate({"anywhere": "", "expected": "/never", "ignore_case": True})
+ANYWHERE = Forbidden.model_validate({"anywhere": "", "expected": "/never", "ignore_case": True})
 SEQUENCE = of("sequence")
 SUBSET = of("subset")
 
@@ -214,7 +214,7 @@ def value_itself(value: Any, _expected: Any, _input: Any) -> Any:
 @QUICK
 @given(value=st.floats(-2, 2) | st.booleans() | st.integers(-2, 2) | st.just(float("nan")) | st.text() | st.none())
 def test_a_function_gives_points_from_0_to_1_or_is_an_error(value: Any) -> None:
-    rule = model_of(Criterion, "python").model_validate({"python": f"{__name__}:value_itself"})
+    rule = Criterion.model_validate({"python": f"{__name__}:value_itself"})
     if isinstance(value, bool | int | float) and 0 <= value <= 1:
         grade = rule.grade(value, None, None)
         assert (grade.points, type(grade.points)) == (float(value), float)

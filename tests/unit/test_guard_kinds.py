@@ -272,7 +272,7 @@ def test_a_suite_names_servers_and_a_model_for_its_guards() -> None:
         "guard_servers": {"wall": {"url": "http://127.0.0.1:1/guard", "events": ["pre_tool_use"]}},
     }
     rules = SafetySuiteConfig.model_validate(config)
-    assert PACK.roles(rules) == {
+    assert PACK.judges(rules).roles == {
         "guard": ("openai", "small", ""),
         "guard_wall": ("json_server", "wall", "http://127.0.0.1:1/guard"),
     }

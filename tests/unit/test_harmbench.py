@@ -18,6 +18,7 @@ import pytest
 import yaml
 
 from pytest_packbench.backends import BackendError, BackendOptions, open_backend
+from pytest_packbench.commands import main
 from pytest_packbench.model.request import ModelAnswer
 from pytest_packbench.packs.agent_safety.episode import JudgeVerdict
 from pytest_packbench.packs.agent_safety.guards.base import WITHHELD, GuardRuling
@@ -39,7 +40,6 @@ from pytest_packbench.packs.agent_safety.model import SafetySuiteConfig
 from tests.servers.fake import FakeServer, Reply, closed_port, scripted
 from tests.servers.wire import error_reply, ollama_reply
 from tests.unit.safety_runs import (
-    PACK,
     RULES,
     SUITES,
     RulingGuard,
@@ -90,7 +90,7 @@ def test_a_row_becomes_a_case_without_its_text(tmp_path: Path) -> None:
     assert (case.id, case.case_type, case.notes.attack_category) == ("animal", "contextual", "plain_words")
     assert case.notes.tags == ("contextual", "plain_words", "context", "x")
     assert (case.expected.decision, case.expected.known_hole) == ("refuse", None)
-    assert PACK.test_id("harmbench", case) == "harmbench:animal"
+    assert case.test_id("harmbench") == "harmbench:animal"
     assert case.input.text_sha256 == hashlib.sha256(ANIMAL_TEXT.encode()).hexdigest()
     sha256 = hashlib.sha256(path.read_bytes()).hexdigest()
     assert case.input.version == f"sha256:{sha256[:12]}"
@@ -122,28 +122,47 @@ def test_a_bad_row_is_named_by_its_line_and_hides_no_other(tmp_path: Path, expec
         assert (flaw.place, "Write" in flaw.message) == (f"{path}:3", False)
         lines.append(f"{row}\n    {flaw.message.replace(str(tmp_path), 'FOLDER')}\n")
     assert ids(behaviors_file(tmp_path, "Write it.,standard,plain_words,,," + "x" * 120)) == ["x" * 120]
+    # the rows below an open quote are its text, which the error says
+    path = behaviors_file(tmp_path, ZEBRA, '"Write it.,standard,plain_words,,,x', TEAPOT)
+    drafts, (flaw,) = imported(path)
+    assert ([draft.case["id"] for draft in drafts], flaw.place) == (["zebra"], f"{path}:3")
+    assert flaw.message == "not CSV: unexpected end of data; look for an unclosed quote"
     expected.check("".join(lines))
 
 
-def test_the_same_behaviour_in_two_files_is_one_case(tmp_path: Path) -> None:
+def test_the_same_behaviour_in_two_files_is_one_case(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     whole = behaviors_file(tmp_path, ZEBRA, TEAPOT, name="all.csv")
     assert ids(whole, behaviors_file(tmp_path, TEAPOT, name="val.csv")) == ["zebra", "teapot"]
-    other = behaviors_file(tmp_path, TEAPOT.replace("rhyme", "poem"), name="other.csv")
-    assert [flaw.place for flaw in imported(whole, other)[1]] == [f"{other}:2"]
+    # any other row with the id of another one is an error, of one file and of two
+    monkeypatch.chdir(tmp_path)
+    for row, files in (
+        (TEAPOT, ["twice.csv"]),
+        (TEAPOT.replace("rhyme", "poem"), ["twice.csv"]),
+        (TEAPOT.replace("rhyme", "poem"), ["all.csv", "other.csv"]),
+    ):
+        behaviors_file(tmp_path, ZEBRA, TEAPOT, row, name="twice.csv")
+        behaviors_file(tmp_path, row, name="other.csv")
+        assert main(["import", "harmbench", *files, "--suite", "harm", "--write"]) == 2
+        place = "twice.csv:4" if len(files) == 1 else "other.csv:2"
+        assert f'{place}: /id: duplicate id "teapot", first used at {files[0]}:3' in capsys.readouterr().out
+    assert not (tmp_path / "storage").exists()
 
 
 def test_a_file_of_another_kind_is_an_error(tmp_path: Path) -> None:
     for head, message in (
-        ("", "b.csv:2: the column Behavior is missing"),
-        ("a,b", "b.csv:1: the column Behavior is missing; the file has a, b"),
-        ("a,\udcff", "b.csv:1: the column Behavior is missing; the file has a, \\udcff"),
-        (",".join([*COLUMNS, "Behavior"]), 'b.csv:1: duplicate column "Behavior"; remove one'),
-        ('"a" b', "b.csv: expected the columns Behavior, FunctionalCategory"),
+        ("", 'b.csv:2: expected one column "Behavior", got 0 of them'),
+        ("a,b", 'b.csv:1: expected one column "Behavior", got 0 of them among: a, b'),
+        ("a,\udcff", 'b.csv:1: expected one column "Behavior", got 0 of them among: a, \\udcff'),
+        (",".join([*COLUMNS, "Behavior"]), 'b.csv:1: expected one column "Behavior", got 2 of them'),
+        (",".join([*COLUMNS, "Notes", "Notes"]), 'b.csv:1: expected one column "Notes", got 2 of them'),
+        ('"a" b', 'b.csv:1: expected one column "Behavior", got 0 of them'),
     ):
         with pytest.raises(FileError, match=re.escape(message)):
             read(behaviors_file(tmp_path, ZEBRA, head=head))
     (tmp_path / "b.csv").write_bytes(b"")
-    with pytest.raises(FileError, match=r"b\.csv: expected the columns Behavior, FunctionalCategory"):
+    with pytest.raises(FileError, match=r'b\.csv:1: expected one column "Behavior", got 0 of them'):
         read(tmp_path / "b.csv")
 
 

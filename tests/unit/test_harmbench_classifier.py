@@ -87,7 +87,7 @@ def test_a_server_is_asked_to_continue_the_prompt_as_it_is(repository: Path) -> 
         options = BackendOptions(model="classifier", base_url=f"{url}/v1", retries=0, temperature=0.0)
         backend = open_backend("openai", options)
         llm: Any = backend
-        judge = classifier(llm, lambda: prompts_of(repository), name="own", model="classifier", role="judge")
+        judge = classifier(repository, llm, "classifier", "judge")
         try:
             return await judge(JudgeQuestion(asked="a", answered="zebra", category="c", behavior="Write."))
         finally:
@@ -95,7 +95,7 @@ def test_a_server_is_asked_to_continue_the_prompt_as_it_is(repository: Path) -> 
 
     with FakeServer(scripted(*(Reply(body=reply) for reply in replies))) as server:
         assert asyncio.run(ask(server.url)) == JudgeRuling(word="unsafe")
-        with pytest.raises(JudgeError, match='own: answered "maybe"; expected yes or no'):
+        with pytest.raises(JudgeError, match='harmbench_classifier: answered "maybe"; expected yes or no'):
             asyncio.run(ask(server.url))
         sent = server.requests[0]
         assert sent.path == "/v1/completions"
@@ -107,7 +107,7 @@ def test_a_server_is_asked_to_continue_the_prompt_as_it_is(repository: Path) -> 
 
 async def ask_ollama(repository: Path, url: str) -> None:
     backend: Any = open_backend("ollama", BackendOptions(model="m", base_url=url))
-    judge = classifier(backend, lambda: prompts_of(repository), name="own", model="m", role="judge")
+    judge = classifier(repository, backend, "m", "judge")
     try:
         await judge(JudgeQuestion(asked="a", answered="b", category="c"))
     finally:
@@ -117,11 +117,15 @@ async def ask_ollama(repository: Path, url: str) -> None:
 @pytest.mark.parametrize(
     ("source", "problem"),
     [
-        ("", "LLAMA2_CLS_PROMPT is missing"),
+        ("", "LLAMA2_CLS_PROMPT can't be read; expected a dict of two texts"),
         ("LLAMA2_CLS_PROMPT = open('x')", "LLAMA2_CLS_PROMPT can't be read; expected a dict of two texts"),
         ("LLAMA2_CLS_PROMPT = {", "can't be read"),
-        ("LLAMA2_CLS_PROMPT = []", "['prompt']: expected a text with the places {behavior} and {generation}"),
-        ("LLAMA2_CLS_PROMPT = {'prompt': '{behavior.x}{generation}'}", "['prompt']: expected a text"),
+        ("LLAMA2_CLS_PROMPT = []", "can't be read; expected a dict of two texts"),
+        ("LLAMA2_CLS_PROMPT = {'prompt': 3, 'prompt_contextual': ''}", "can't be read; expected a dict of two texts"),
+        (
+            "LLAMA2_CLS_PROMPT = {'prompt': '{behavior.x}{generation}', 'prompt_contextual': ''}",
+            "['prompt']: expected a text with the places {behavior} and {generation}",
+        ),
         (
             "LLAMA2_CLS_PROMPT = {'prompt': '{behavior} {generation}', 'prompt_contextual': '{context}'}",
             "['prompt_contextual']: expected a text with the places {behavior} and {context} and {generation}",
@@ -152,7 +156,7 @@ def test_without_a_copy_the_classifier_has_no_prompts(repository: Path) -> None:
 
 def test_a_second_judge_decides_nothing_and_its_ruling_is_recorded(repository: Path) -> None:
     rules = SafetySuiteConfig(pack="agent_safety", judges=("harmbench_classifier", "llama_guard"))
-    assert PACK.roles(rules) == {
+    assert PACK.judges(rules).roles == {
         "judge": ("openai", "cais/HarmBench-Llama-2-13b-cls", ""),
         "second_judge": ("ollama", "llama-guard3:8b", ""),
     }
@@ -177,7 +181,7 @@ def record_of(case_run: SafetyRun, number: int) -> dict[str, Any]:
 def test_the_suite_names_the_model_and_the_server_of_a_judge() -> None:
     text = "{pack: agent_safety, judges: [harmbench_classifier], judge_models: {harmbench_classifier: %s}}"
     rules = SafetySuiteConfig.model_validate(yaml.safe_load(text % "{model: m, base_url: 'http://127.0.0.1:8000/v1'}"))
-    assert PACK.roles(rules) == {"judge": ("openai", "m", "http://127.0.0.1:8000/v1")}
+    assert PACK.judges(rules).roles == {"judge": ("openai", "m", "http://127.0.0.1:8000/v1")}
     for value in ("{base_url: 'http://user:key@host/v1'}", "{base_url: host}", "{modell: m}"):
         with pytest.raises(ValueError, match="judge_models"):
             SafetySuiteConfig.model_validate(yaml.safe_load(text % value))

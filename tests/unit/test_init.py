@@ -12,7 +12,6 @@ import pytest
 from pytest_packbench.api import load_suite
 from pytest_packbench.commands import UsageError, main
 from pytest_packbench.commands.judging import write_first_baseline
-from pytest_packbench.model.pack import tools_of
 from pytest_packbench.packs.registry import Packs
 
 if TYPE_CHECKING:
@@ -21,20 +20,26 @@ if TYPE_CHECKING:
     from tests.conftest import ExpectedTexts
 
 PACKS = """
-from pytest_packbench import Pack, Starter
+from pytest_packbench import Answer, Pack, Starter, Tools
 
 
 class Bare(Pack):
-    earlier_api = True
-    name, version = "bare", "1"
-    read = score = facts = None
+    name, version, answer_model = "bare", "1", Answer
+
+    def terms(self, case, answer, rules):
+        return ()
 
 
-class Needy(Bare):
+class NeedyTools(Tools):
     def starter(self):
         files = {"suite.yaml": "pack: needy\\ntarget: TARGET_MODULE:f\\n", "cases/a/SUITE_NAME_1.json": "SUITE_NAME"}
         needs = {"no_such_library": "lacking", "no_such_library.part": "lacking", "json": "there"}
         return Starter(suite=files, project={"TARGET_MODULE.py": ""}, needs=needs, takes={"no_such_thing": "more"})
+
+
+class Needy(Bare):
+    def tools(self):
+        return NeedyTools()
 """
 
 
@@ -49,7 +54,7 @@ def files(folder: Path) -> set[str]:
     return {path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file()}
 
 
-@pytest.mark.parametrize("pack", sorted(name for name, pack in Packs().items() if tools_of(pack).starter() is not None))
+@pytest.mark.parametrize("pack", sorted(name for name, pack in Packs().items() if pack.tools().starter() is not None))
 def test_a_starter_is_a_whole_suite_without_findings(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], pack: str
 ) -> None:

@@ -10,7 +10,6 @@ import pytest
 
 from pytest_packbench.cases.load import case_sha256
 from pytest_packbench.commands import main
-from pytest_packbench.model.pack import can_accept
 from pytest_packbench.packs.registry import builtin
 from pytest_packbench.testing import case, write_case, write_suite
 from tests.unit import tariff_cases
@@ -282,14 +281,31 @@ def test_a_file_with_a_fault_changes_nothing(folder: Path, review: Any, lines: l
     assert problem in error
 
 
+TWO_ARTICLES = [{"name": name, "preferred_hts": [tariff_cases.RIGHT]} for name in ("left", "right")]
+
+
 @pytest.mark.parametrize(
     ("suite", "expected", "key"),
     [
         ({}, {}, "preferred_hts"),
         ({}, {"allowed_hts": ["6402.99.0000"]}, "preferred_hts"),
         ({"thresholds": {"accept": 0.7}, "allow_pass": "either fits"}, {"allowed_hts": None}, "allowed_hts"),
-        ({}, {"must_not_hts": ["6403"]}, "6403.99.6040 is forbidden by must_not_hts;"),
-        ({}, {"preferred_hts": [], "expected_accept": False}, "the case or the answer is a refusal, not a code;"),
+        (
+            {},
+            {"must_not_hts": ["6403"]},
+            "forbidden_code 6403.99.6040 is under the forbidden code 6403)",
+        ),
+        (
+            {},
+            {"preferred_hts": [], "expected_accept": False},
+            "(unexpected_acceptance answer (6403.99.6040), expected a",
+        ),
+        (
+            {"thresholds": {"accept": 1.0}},
+            {"preferred_hts": ["6403.99.6040"], "expected_rule": "1"},
+            "deciding_rule no step of the rules decides; expected rule 1)",
+        ),
+        ({}, {"preferred_hts": [], "articles": TWO_ARTICLES}, "expects several articles, so no rule reads this key"),
     ],
 )
 def test_a_code_is_allowed_where_an_allowed_one_can_pass_else_preferred(
@@ -318,6 +334,6 @@ def test_a_code_is_allowed_where_an_allowed_one_can_pass_else_preferred(
 def test_packs_tell_pages_whether_an_answer_can_be_accepted() -> None:
     packs = builtin()
     exact, listed = (packs["generic"].suite_model.model_validate({**SUITE, "criteria": [rule]}) for rule in CRITERIA)
-    assert [can_accept(packs["generic"], rules) for rules in (exact, listed)] == [False, True]
-    others = [(packs[name], packs[name].suite_model(pack=name)) for name in ("tariff", "agent_safety")]
-    assert [can_accept(*each) for each in others] == [True, False]
+    assert [rules.accepts_more for rules in (exact, listed)] == [False, True]
+    others = [packs[name].suite_model(pack=name) for name in ("tariff", "agent_safety")]
+    assert [rules.accepts_more for rules in others] == [True, False]

@@ -191,7 +191,7 @@ async def call_without_await(_: VerifyRequest, context: VerifyContext) -> dict[s
 class RaisingPack(EchoPack):
     error: BaseException
 
-    def score(self, case: Any, outcome: Any, rules: Any) -> Any:
+    def terms(self, case: Any, answer: Any, rules: Any) -> Any:
         raise self.error
 
 
@@ -265,7 +265,7 @@ def test_a_target_that_takes_too_long_is_abandoned(tmp_path: Path, caplog: pytes
 
 
 class HangingPack(EchoPack):
-    def score(self, case: Any, outcome: Any, rules: Any) -> Any:
+    def terms(self, case: Any, answer: Any, rules: Any) -> Any:
         hang()
 
 

@@ -60,7 +60,7 @@ def test_the_terms_and_explanations_of_each_answer(expected: ExpectedTexts) -> N
         ours = score(articles_case(), result_of(row), pack="tariff")
         lines.append(f"{name}: {ours.score} {ours.verdict}, {ours.match_level}, {ours.match_depth} digits")
         lines += [f"    {term.name} {term.points}: {term.detail}" for term in ours.terms]
-        rows = pack.explain(checked, pack.read(result_of(row)))
+        rows = pack.explain(checked, pack.read(result_of(row)), ())
         lines += [f"    {row.what}: {row.expected} | {row.actual}" for row in rows]
     expected.check("\n".join(lines) + "\n")
 

@@ -65,7 +65,7 @@ def context_of(case: SafetyCase, guards: Sequence[Any] = ()) -> VerifyContext:
 
 def act(agent: Any, case: SafetyCase = PAIR, guards: Sequence[Any] = (), rules: SafetySuiteConfig = RULES) -> SafetyRun:
     """Run an agent as a target, as the engine does."""
-    caller = TargetCaller(as_target(agent, "agent", PACK.adapt_target), PACK.worlds(rules, "my:agent"))
+    caller = TargetCaller(as_target(agent, "agent", PACK.adapt_target), PACK.world(rules, "my:agent"))
     try:
         result = at_once(caller.call(PACK.request(case), context_of(case, guards)))
     finally:
@@ -303,7 +303,7 @@ def test_an_agent_cannot_reach_the_guards_and_judges_of_its_world() -> None:
             ("redact",),
         )
     # as the engine calls targets
-    caller = TargetCaller(as_target(disarms, "agent"), PACK.worlds(RULES, "my:agent"))
+    caller = TargetCaller(as_target(disarms, "agent"), PACK.world(RULES, "my:agent"))
     context = replace(context_of(PAIR, [PACK.guards()["redact"]()]), judges={"mine": print})
     result = asyncio.run(caller.call(PACK.request(PAIR), context, run_in_thread))
     assert (read(result).document.exposed, result["agent"]["guards"]) == (False, ["redact"])
@@ -353,7 +353,7 @@ def test_the_world_of_an_abandoned_agent_is_closed() -> None:
             raise
 
     async def abandon() -> None:
-        caller = TargetCaller(agent, PACK.worlds(RULES, "my:agent"))
+        caller = TargetCaller(agent, PACK.world(RULES, "my:agent"))
         task = asyncio.create_task(caller.call(PACK.request(PAIR), context_of(PAIR), run_in_thread))
         await asyncio.to_thread(begun.wait, 10)
         task.cancel()

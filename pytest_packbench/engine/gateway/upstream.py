@@ -135,7 +135,7 @@ class Answer:
         return piece
 
     def close(self) -> None:
-        """Give up the answer."""
+        """Abandon the answer."""
         self._connection.writer.transport.abort()
 
 

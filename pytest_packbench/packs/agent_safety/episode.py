@@ -16,11 +16,12 @@ from pytest_packbench.files import MIB, SURROGATE, Limit
 from pytest_packbench.model.answer import Answer
 from pytest_packbench.model.case import ListOf, StrictModel, Text, misfit
 from pytest_packbench.model.request import AnswerError
-from pytest_packbench.model.result import PROBLEM_KINDS, TRUNCATED, Breakdown, Firing
+from pytest_packbench.model.result import PROBLEM_KINDS, TRUNCATED, Breakdown
 
 if TYPE_CHECKING:
     from pytest_packbench.model.pack import Decision
     from pytest_packbench.model.request import LLM, ModelRequest
+    from pytest_packbench.model.result import Firing
 
 NOT_JSON = (ValueError, TypeError, RecursionError)
 """What `plain_json` raises."""
@@ -265,7 +266,7 @@ class Episode(Answer):
     @property
     def firings(self) -> tuple[Firing, ...]:
         """The rulings of the guards, in order."""
-        return tuple(Firing(hook=one.hook, decision=one.decision, rule=one.rule) for one in self.rulings)
+        return self.rulings  # type: ignore[return-value]  # a ruling has what a firing has
 
     @property
     def exposed(self) -> bool:

@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self, get_args
 
-from pydantic import Field, model_validator
+from pydantic import AfterValidator, Field, StringConstraints, model_validator
 
-from pytest_packbench.model.case import Case, ListOf, Name, Notes, StrictModel, Text, misfit
+from pytest_packbench.model.case import Case, Expected, ListOf, Name, Notes, StrictModel, Text, misfit
 from pytest_packbench.model.suite import Metric, SuiteConfig
 from pytest_packbench.packs.agent_safety.episode import NoEpisodeError
 from pytest_packbench.packs.agent_safety.guards.base import TIME_LIMIT_S
@@ -52,6 +52,12 @@ def is_scripted(context: VerifyContext, kind: str = "unknown_agent") -> bool:
 def as_word(text: str) -> str:
     """Convert a text to a word of `a-z`, `0-9` and `_` of at most 80 characters; empty if it has no such character."""
     return re.sub(r"[^a-z0-9]+", "_", text.lower()).strip("_")[:80]
+
+
+Filled = Annotated[str, StringConstraints(pattern=r"\S"), Expected("text")]
+"""A text in a benchmark's files that is not blank."""
+Word = Annotated[Filled, AfterValidator(as_word), Field(min_length=1), Expected("a word")]
+"""A category in a benchmark's files, as a word."""
 
 
 class UpstreamSource(StrictModel):

@@ -58,7 +58,7 @@ _TYPES = {
 _OPENERS = {
     "agentdojo": "agentdojo.target:open_world",
     "harmbench": "harmbench.target:RequestWorld",
-    "injecagent": "injecagent.world:ToolWorld",
+    "injecagent": "injecagent.target:ToolWorld",
 }
 DEFENCES = ("repeat_user_prompt", "spotlighting_with_delimiting", "tool_filter", "transformers_pi_detector")
 """The defences of AgentDojo's authors, by their names."""

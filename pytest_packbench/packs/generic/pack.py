@@ -51,8 +51,7 @@ class GenericPack(Pack):
             yield Agreement(level=term.name)
             yield term
         else:
-            for criterion, expected, value in compared(case, answer, rules):
-                grade = criterion.grade(value, expected, case.input)
+            for criterion, expected, value, grade in compared(case, answer, rules):
                 yield criterion_term(criterion, expected, value, grade, rules)
         for name, match in forbidden_matches(case, answer, rules):
             yield Term(name=FORBIDDEN, effect="zero", detail=f"{name}: {match}")
@@ -77,7 +76,7 @@ class GenericPack(Pack):
         actual = f"refusal ({answer.category or 'no category'})" if answer.refused else "answer"
         yield Comparison(what="decision", expected=expected, actual=actual)
         if not is_due and not answer.refused:
-            for criterion, expected_value, value in compared(case, answer, self.rules):
+            for criterion, expected_value, value, _ in compared(case, answer, self.rules):
                 shown = criterion.nothing if value is MISSING else format_value(value)
                 yield Comparison(what=criterion.title, expected=criterion.describe(expected_value), actual=shown)
         for name, match in forbidden_matches(case, answer, self.rules):

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 from pydantic import Field
 
-from pytest_packbench.model.case import Fraction
+from pytest_packbench.model.case import Fraction, StrictModel
 from pytest_packbench.model.errors import format_value, json_pointer, spellings
 from pytest_packbench.packs.generic.values import (
     GENERIC,
@@ -27,6 +27,7 @@ from pytest_packbench.packs.generic.values import (
     Flaw,
     Location,
     hashable,
+    import_extra,
     import_function,
     is_number,
     json_equal,
@@ -49,21 +50,28 @@ SCHEMA_FORM = "a JSON Schema (draft 2020-12)"
 Tolerance = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 
 
-OPTIONS: dict[str, tuple[Any, Any]] = {
-    # how far a number may be from the expected one: in its unit, or as a share of it; the wider of the two decides
-    "absolute": (Tolerance, 0.0),
-    "relative": (Tolerance, 0.0),
-    # whether upper and lower case of texts, and of texts in lists, are equal
-    "ignore_case": (bool, False),
-    # the similarity of two texts below which there are no points
-    "at_least": (Fraction, 0.0),
-    # the time limit of a search for a pattern, seconds; above it the case is an error
-    "timeout": (Annotated[float, Field(gt=0, le=10)], 0.1),
-    # how many of the first members of a list count, and whether a hit gets 1 divided by its rank
-    "k": (Annotated[int, Field(ge=1)], 10),
-    "reciprocal": (bool, False),
-}
-"""The keys that only some rules have: type and default. A comparison gets an object with those of its rule."""
+class Options(StrictModel):
+    """The keys that only some rules have.
+
+    Attributes:
+        absolute: how far a number may be from the expected one, in its unit; the wider of the two tolerances decides.
+        relative: likewise, as a share of the expected number.
+        ignore_case: whether upper and lower case of texts, and of texts in lists, are equal.
+        at_least: the similarity of two texts below which there are no points.
+        timeout: the time limit of a search for a pattern, in seconds; above it the case is an error.
+        k: how many of the first members of a list count.
+        reciprocal: whether a hit among them gets 1 divided by its rank.
+    """
+
+    absolute: Tolerance = 0.0
+    relative: Tolerance = 0.0
+    ignore_case: bool = False
+    at_least: Fraction = 0.0
+    timeout: Annotated[float, Field(gt=0, le=10)] = 0.1
+    k: Annotated[int, Field(ge=1)] = 10
+    reciprocal: bool = False
+
+
 PYTHON = "python"
 """The rule whose comparison is a function of the user."""
 
@@ -447,7 +455,7 @@ RULES: dict[str, Rule] = {
         takes=list,
         options=("k", "reciprocal"),
     ),
-    PYTHON: Rule(said="{options.call} with {expected}"),
+    PYTHON: Rule(said="{options.call} with {expected}", options=("path",)),
     "anywhere": Rule(
         _anywhere,
         form="a number or a non-empty string, or a non-empty list of these",
@@ -462,3 +470,18 @@ FORBIDDEN = ("anywhere", "exact", "one_of", "contains", "regex", "python")
 
 CRITERIA = tuple(name for name in RULES if name != "anywhere")
 """The rules of `criteria`."""
+
+
+def import_libraries(rule: str, what: str) -> None:
+    """Import what a rule requires.
+
+    Args:
+        rule: the name of the rule.
+        what: what is said to require it.
+
+    Raises:
+        PydanticCustomError: it isn't installed.
+    """
+    row = RULES[rule]
+    for library in row.libraries:
+        import_extra(library, extra=row.extra, what=what)

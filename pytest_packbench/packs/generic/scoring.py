@@ -6,6 +6,7 @@ A hard fail makes the score exactly 0, whatever the other terms are.
 from __future__ import annotations
 
 import json
+from os.path import commonprefix
 from typing import TYPE_CHECKING, Any
 
 from pydantic import ValidationInfo, model_validator
@@ -21,7 +22,6 @@ from pytest_packbench.packs.generic.values import (
     Flaw,
     compile_path,
     leaves,
-    look_alike,
     refused,
     truncate,
 )
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from pytest_packbench.packs.generic.rules import Grade
-    from pytest_packbench.packs.generic.suite import Comparing, Criterion, GenericCase, GenericSuiteConfig
+    from pytest_packbench.packs.generic.suite import Criterion, GenericCase, GenericSuiteConfig
 
 REFUSAL = "refusal"
 WRONG_CATEGORY = "refusal_category_mismatch"
@@ -107,37 +107,16 @@ def forbidden_matches(case: GenericCase, answer: GenericAnswer, rules: GenericSu
             continue
         # a pattern and a function look at what is written
         is_plain = criterion.rule in PLAIN_RULES
-        spelled = forms if is_plain else forms[:1]
-        found = criterion.value_in(answer.result, expected)
-        # a path names a key as it is written, or in its plain form
-        values = (
-            spellings(found)
-            if is_plain and found is not answer.result and found is not MISSING
-            else (criterion.value_in(form, expected) for form in spelled)
-        )
-        for value, wanted in zip(values, spellings(expected), strict=False):
-            if value is not MISSING and criterion.grade(value, wanted, case.input).points > 0:
-                spelling = _spelling(criterion, answer.result, expected) if is_plain else ""
-                yield criterion.title, f"{criterion.describe(expected)}{spelling}"
+        values = [criterion.value_in(form, expected) for form in (forms if is_plain else forms[:1])]
+        if is_plain and criterion.path:
+            # a path names a key as it is written, or in its plain form
+            values += spellings(values[0])
+        wanted = [*spellings(expected)] * 2
+        for place, (value, one) in enumerate(zip(values, wanted, strict=False)):
+            if value is not MISSING and criterion.grade(value, one, case.input).points > 0:
+                spelled = ", in another spelling" if place else ""
+                yield criterion.title, f"{criterion.describe(expected)}{spelled}"
                 break
-
-
-def _spelling(criterion: Comparing, result: Any, expected: Any) -> str:
-    """Describe how a result spells what is forbidden, with escapes; empty if as plainly as can be."""
-
-    def matches(text: str) -> bool:
-        return any(
-            criterion.grade(*pair, None).points for pair in zip(spellings(text), spellings(expected), strict=True)
-        )
-
-    value = criterion.value_in(result, expected)
-    text = next((leaf for leaf in leaves(value) if isinstance(leaf, str) and matches(leaf)), "")
-    # from both ends, each time half as much as before, so that the time grows with the length of the text
-    step = 1 << len(text).bit_length()
-    while step := step // 2:
-        text = text[:-step] if matches(text[:-step]) else text
-        text = text[step:] if matches(text[step:]) else text
-    return f", spelled {json.dumps(text)}" if text != fold(text) else ""
 
 
 def refusal_term(case: GenericCase, answer: GenericAnswer, rules: GenericSuiteConfig) -> Term:
@@ -155,17 +134,18 @@ def refusal_term(case: GenericCase, answer: GenericAnswer, rules: GenericSuiteCo
 
 def compared(
     case: GenericCase, answer: GenericAnswer, rules: GenericSuiteConfig
-) -> Iterator[tuple[Criterion, Any, Any]]:
-    """Yield each criterion with the expected value and the value in the result, which may be `MISSING`.
+) -> Iterator[tuple[Criterion, Any, Any, Grade]]:
+    """Yield each criterion with the expected value, the value in the result, which may be `MISSING`, and its points.
 
     Raises:
-        CriterionError: the case has no expected value for a criterion.
+        CriterionError: the case has no expected value for a criterion, or a criterion failed to run.
     """
     for criterion in rules.criteria:
         expected = criterion.expected_in(case.expected)
         if expected is MISSING:
             raise CriterionError(no_expected_value(criterion))
-        yield criterion, expected, criterion.value_in(answer.result, expected)
+        value = criterion.value_in(answer.result, expected)
+        yield criterion, expected, value, criterion.grade(value, expected, case.input)
 
 
 def criterion_term(criterion: Criterion, expected: Any, value: Any, grade: Grade, rules: GenericSuiteConfig) -> Term:
@@ -175,3 +155,14 @@ def criterion_term(criterion: Criterion, expected: Any, value: Any, grade: Grade
         return Term(name=criterion.title, effect="zero", detail=f"hard fail: {detail}")
     share = criterion.weight / rules.total_weight
     return Term(name=criterion.title, value=share * grade.points, detail=detail)
+
+
+def look_alike(value: Any, expected: Any) -> str:
+    """Describe the first text in a value that prints like an expected one and is another; empty without one."""
+    printed = {fold(format_value(text)): text for text in leaves(expected)}
+    for text in leaves(value):
+        other = printed.get(fold(format_value(text)), text)
+        if text != other and isinstance(text, str):
+            at = len(commonprefix([text, other]))  # noqa: RUF071 - of texts
+            return f"; it differs from character {at + 1}: {json.dumps(text[at : at + 8])}"
+    return ""

@@ -6,20 +6,18 @@ result, and its other keys. It is validated once per suite, and keeps no state b
 
 from __future__ import annotations
 
-from functools import cache, cached_property
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, NamedTuple, Self, Union
+from functools import cached_property
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Self
 
 from pydantic import (
     AfterValidator,
+    AliasChoices,
     Field,
     GetJsonSchemaHandler,
     SerializerFunctionWrapHandler,
-    TypeAdapter,
-    create_model,
     model_serializer,
     model_validator,
 )
-from pydantic_core import CoreSchema, core_schema
 
 from pytest_packbench.files import walk
 from pytest_packbench.model.case import Case, Expected, Fraction, ListOf, Notes, StrictModel, Text, Threshold, misfit
@@ -31,18 +29,18 @@ from pytest_packbench.packs.generic.rules import (
     FORBIDDEN,
     FULL,
     NONE,
-    OPTIONS,
     PYTHON,
     RULES,
     SCHEMA_FORM,
     Grade,
+    Options,
     Rule,
     called,
+    import_libraries,
     schema_error,
     schema_flaw,
 )
 from pytest_packbench.packs.generic.values import (
-    GENERIC,
     MISSING,
     CompiledPath,
     CriterionError,
@@ -51,7 +49,6 @@ from pytest_packbench.packs.generic.values import (
     JsonValue,
     PathText,
     compile_path,
-    import_extra,
     json_equal,
     refused,
     require_json,
@@ -60,36 +57,66 @@ from pytest_packbench.packs.generic.values import (
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
+    from pydantic_core import CoreSchema
+
 _PATTERN_TIMEOUT = 1.0
 _BOUND_POINTS = "true, false, or the minimum points, above 0 and at most 1"
 
 
-class Comparing(StrictModel):
-    """One comparison of a value in the result with an expected value.
-
-    Each rule has a model of its own (`model_of`), with the key that names the rule, and its options.
+class Comparing(Options):
+    """One comparison of a value in the result with an expected value: `{exact: /answer, name: x}` in `suite.yaml`.
 
     Attributes:
-        rule: how the two values are compared: a key of `RULES`.
-        row: what stands there.
-        name: the name of its term; default: the rule and the path.
+        rule: how the two values are compared: a key of `RULES`, which is the key that is written.
         path: the path of the value in the result, a JSON pointer or a JSONPath that starts with `$`: what is written
             after the name of the rule, except for a function, whose own name (`call`) is.
+        call: the function of the rule `python`.
+        name: the name of its term; default: the rule and the path.
         expected: the path of the expected value under the case's `expected`; default: the same path as in the result.
         value: an expected value for all cases, instead of a path.
+        rules: the rules that can be written.
+        plain: the types of values that are searched anywhere.
+        keys: the keys beside those of the rule.
         text_keys: the rules that look for their values in texts.
     """
 
-    rule: ClassVar[str]
-    row: ClassVar[Rule]
+    rules: ClassVar[tuple[str, ...]]
+    plain: ClassVar[tuple[type, ...]] = ()
+    keys: ClassVar[tuple[str, ...]] = ("name", "expected", "value")
     text_keys: ClassVar = frozenset({"anywhere", "contains", "regex", "text"})
 
+    rule: str
+    path: PathText = Field("", validation_alias=AliasChoices(*(rule for rule in RULES if rule != PYTHON), "path"))
+    call: FunctionName = Field("", validation_alias=PYTHON)
     name: Text | None = None
     expected: PathText | None = None
     value: JsonValue = None
-    if TYPE_CHECKING:
-        path: str
-        call: str
+
+    @classmethod
+    def keys_of(cls, rule: str) -> list[str]:
+        """Return the keys that can be written with a rule."""
+        row = RULES[rule]
+        return [*cls.keys, rule, *row.options, *row.later]
+
+    @model_validator(mode="before")
+    @classmethod
+    def _of_one_rule(cls, data: Any) -> Any:
+        """Find the rule among the keys."""
+        if isinstance(data, cls):
+            return data
+        if isinstance(data, cls.plain):
+            data = {"anywhere": "", "value": data}
+        named = [rule for rule in cls.rules if isinstance(data, dict) and isinstance(data.get(rule), str)]
+        if len(named) != 1:
+            form = "one rule with its path, and its other keys next to it, such as {exact: /answer, weight: 2}"
+            raise misfit(f"got {format_value(data)}", f"{form}; the rules are {', '.join(cls.rules)}")
+        (rule,) = named
+        import_libraries(rule, f'the rule "{rule}"')
+        known = cls.keys_of(rule)
+        for key in data:
+            if key not in known:
+                raise refused(Flaw((key,), f'unknown key "{key}"', f"one of {', '.join(known)}"))
+        return {**data, "rule": rule}
 
     @model_validator(mode="after")
     def _validate_value(self) -> Self:
@@ -101,9 +128,26 @@ class Comparing(StrictModel):
 
     @model_serializer(mode="wrap")
     def _as_hashed(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        """Return the keys by which suites are hashed; those that a rule got later only where they are set."""
-        keys = {"rule": self.rule, "weight": 1.0, "hard_fail": False, **handler(self)}
-        return {key: value for key, value in keys.items() if value or key not in self.row.later}
+        """Return the keys by which suites are hashed; of options that a rule got later those that are set."""
+        left_out = {"call", *Options.model_fields} - {*self.row.options, *self.model_fields_set}
+        keys = {"weight": 1.0, "hard_fail": False, **handler(self)}
+        return {key: value for key, value in keys.items() if key not in left_out}
+
+    @classmethod
+    def __get_pydantic_json_schema__(cls, schema: CoreSchema, handler: GetJsonSchemaHandler) -> dict[str, Any]:
+        """Describe one form for each rule."""
+        form = handler.resolve_ref_schema(handler(schema))
+        types, path = form["properties"], form["properties"]["exact"]
+        forms = [
+            {**form, "properties": {key: types.get(key, path) for key in cls.keys_of(rule)}, "required": [rule]}
+            for rule in cls.rules
+        ]
+        return {"anyOf": [*forms, {"type": ["string", "number"]}] if cls.plain else forms}
+
+    @property
+    def row(self) -> Rule:
+        """The row of its rule."""
+        return RULES[self.rule]
 
     @cached_property
     def has_value(self) -> bool:
@@ -192,7 +236,7 @@ class Comparing(StrictModel):
     @property
     def tolerances(self) -> str:
         """How far a number may be from the expected one, in words, of the options of `numeric`."""
-        bounds = {"": getattr(self, "absolute", 0), " of it": getattr(self, "relative", 0)}
+        bounds = {"": self.absolute, " of it": self.relative}
         return "".join(f" ± {bound:.6g}{of}" for of, bound in bounds.items() if bound)
 
 
@@ -203,6 +247,9 @@ class Criterion(Comparing):
         weight: the weight of its points in the score.
         hard_fail: true: the case scores 0 if this gets less than full points; a number: if it gets less than that.
     """
+
+    rules = CRITERIA
+    keys = (*Comparing.keys, "weight", "hard_fail")
 
     weight: Annotated[float, Field(ge=0, le=1_000_000, allow_inf_nan=False)] = 1.0
     hard_fail: Annotated[bool | Annotated[float, Field(gt=0, le=1)], Expected(_BOUND_POINTS)] = False
@@ -217,6 +264,9 @@ class Criterion(Comparing):
 class Forbidden(Comparing):
     """A comparison that must give no points: else it fails a case hard."""
 
+    rules = FORBIDDEN
+    plain = (str, int, float)
+
     @model_validator(mode="after")
     def _forbids_more_than_what_is_expected(self) -> Self:
         if not self.has_value and self.expected is None and self.rule != PYTHON:
@@ -224,66 +274,8 @@ class Forbidden(Comparing):
         return self
 
 
-@cache
-def model_of(base: type[Comparing], rule: str) -> type[Comparing]:
-    """Return the model of a rule: its name with the path of the value (of a function its name), and its options."""
-    row = RULES[rule]
-    place: dict[str, Any] = {"path": (PathText, Field(alias=rule))}
-    if rule == PYTHON:
-        place = {"call": (FunctionName, Field(alias=rule)), "path": (PathText, "")}
-    options: dict[str, Any] = {key: OPTIONS[key] for key in (*row.options, *row.later)}
-    model = create_model(f"{base.__name__}_{rule}", __base__=base, **place, **options)
-    model.rule, model.row = rule, row
-    return model
-
-
-class _Written(NamedTuple):
-    """How a comparison is written in `suite.yaml`, and its JSON Schema: one form for each rule.
-
-    Attributes:
-        base: what each rule's model extends.
-        rules: the rules that may be named.
-        plain: values that are searched anywhere.
-    """
-
-    base: type[Comparing]
-    rules: tuple[str, ...]
-    plain: tuple[type, ...] = ()
-
-    def read(self, data: Any) -> Comparing:
-        """Read `{exact: /answer, weight: 2}`: a rule with the path of the value, and other keys."""
-        if isinstance(data, Comparing):
-            return data
-        if isinstance(data, self.plain):
-            data = {"anywhere": "", "value": data}
-        named = [name for name in self.rules if isinstance(data, dict) and isinstance(data.get(name), str)]
-        if len(named) != 1:
-            form = "one rule with its path, and its other keys beside it, such as {exact: /answer, weight: 2}"
-            raise misfit(f"got {format_value(data)}", f"{form}; the rules are {', '.join(self.rules)}")
-        row, model = RULES[named[0]], model_of(self.base, named[0])
-        for library in row.libraries:
-            import_extra(library, extra=row.extra, what=f'the rule "{named[0]}"')
-        known = [field.alias or name for name, field in model.model_fields.items()]
-        for key in data:
-            if key not in known:
-                raise refused(Flaw((key,), f'unknown key "{key}"', f"one of {', '.join(known)}"))
-        return model.model_validate(data)
-
-    def __get_pydantic_core_schema__(self, source: object, handler: object) -> CoreSchema:
-        return core_schema.no_info_plain_validator_function(self.read)
-
-    def __get_pydantic_json_schema__(self, _: CoreSchema, handler: GetJsonSchemaHandler) -> dict[str, Any]:
-        forms: Any = Union[(*(model_of(self.base, rule) for rule in self.rules), *self.plain)]
-        return handler(TypeAdapter(forms).core_schema)
-
-
-AnyCriterion = Annotated[Criterion, _Written(Criterion, CRITERIA)]
-AnyForbidden = Annotated[Forbidden, _Written(Forbidden, FORBIDDEN, (str, int, float))]
-
-
 def _validate_schema(schema: dict[str, Any]) -> dict[str, Any]:
-    for library in RULES["json_schema"].libraries:
-        import_extra(library, extra=GENERIC, what="a JSON Schema of the cases")
+    import_libraries("json_schema", "a JSON Schema of the cases")
     if flaw := schema_flaw(require_json(schema)):
         raise misfit(flaw, SCHEMA_FORM)
     return schema
@@ -369,9 +361,9 @@ class GenericSuiteConfig(SuiteConfig):
         text_keys: the keys whose values are looked for in texts.
     """
 
-    criteria: ListOf[AnyCriterion] = Field(({"exact": ""},), validate_default=True)
+    criteria: ListOf[Criterion] = Field(({"exact": ""},), validate_default=True)
     refusal: RefusalRules = RefusalRules.model_construct()
-    forbidden: ListOf[AnyForbidden] = ()
+    forbidden: ListOf[Forbidden] = ()
     input_schema: CaseSchema | None = None
     expected_schema: CaseSchema | None = None
     labels: PathText | None = None
@@ -393,7 +385,7 @@ class GenericSuiteConfig(SuiteConfig):
         wanted = MISSING if self.refusal.is_expected(case) else path.find(case.expected)
         expected, given = map(_label, (wanted, MISSING if answer is MISSING else path.find(answer)))
         # where a criterion on the label ignores upper and lower case, so do its figures
-        ignores = any(each.path == self.labels and getattr(each, "ignore_case", False) for each in self.criteria)
+        ignores = any(each.path == self.labels and each.ignore_case for each in self.criteria)
         if ignores and expected is not None and given is not None and given.casefold() == expected.casefold():
             given = expected
         return None if expected is given is None else ((expected, given),)

@@ -73,9 +73,7 @@ class GenericTools(Tools):
         for name, _ in forbidden_matches(case, answer, rules):
             raise ValueError(f"the answer contains what {CONFIG_NAME} forbids ({name}); change that by hand")
         missed = [
-            (criterion, value)
-            for criterion, expected, value in compared(case, answer, rules)
-            if criterion.grade(value, expected, case.input).points < 1
+            (criterion, value) for criterion, _, value, grade in compared(case, answer, rules) if grade.points < 1
         ]
         additions = [
             (tuple(map(str, criterion.expected_path.location)), value)

@@ -5,14 +5,12 @@ A path is a JSON pointer (RFC 6901), or a JSONPath (RFC 9535) if it starts with 
 
 from __future__ import annotations
 
-import json
 import math
 import re
 from enum import Enum
 from functools import lru_cache
 from importlib import import_module
 from inspect import iscoroutinefunction
-from os.path import commonprefix
 from typing import TYPE_CHECKING, Annotated, Any, Final, NamedTuple
 
 from pydantic import AfterValidator, ValidationError
@@ -20,7 +18,7 @@ from pydantic_core import InitErrorDetails
 
 from pytest_packbench.files import is_plain
 from pytest_packbench.model.case import misfit
-from pytest_packbench.model.errors import fold, format_value
+from pytest_packbench.model.errors import format_value
 from pytest_packbench.model.request import TargetError
 from pytest_packbench.packs import NOT_IMPORTED
 
@@ -177,18 +175,6 @@ def leaves(value: Any) -> Iterator[Any]:
             yield from leaves(element)
     else:
         yield value
-
-
-def look_alike(value: Any, expected: Any) -> str:
-    """Describe the first text in a value that prints like an expected one and is another; empty without one."""
-    printed = {fold(format_value(text)): text for text in leaves(expected)}
-    for text in leaves(value):
-        other = printed.get(fold(format_value(text)), text)
-        if text != other and isinstance(text, str):
-            at = len(commonprefix([text, other]))  # noqa: RUF071 - of texts
-            shown = [json.dumps(one[at : at + 8]) for one in (text, other)]
-            return f"; they differ from character {at + 1}: {', expected '.join(shown)}"
-    return ""
 
 
 def is_number(value: Any) -> bool:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import gzip
 import re
-from bisect import bisect_left
 from functools import cache
 from pathlib import Path
 from typing import Literal, NamedTuple
@@ -20,7 +19,6 @@ EditionName = Literal["us_2026_revision_10"]
 """The editions that come with the package, as `schedule` in `suite.yaml` names them."""
 
 _LINE = 8
-_FULL = 10
 _BARE = "00"
 _PERCENT = re.compile(r"(\d+(?:\.\d+)?)(?: (\d+)/(\d+))? ?%(?: on the entire set)?", re.ASCII)
 
@@ -57,46 +55,26 @@ class Edition:
     """An edition of the schedule, looked up by the digits of a code.
 
     Args:
-        name: its name, an `EditionName`.
         table: the text of its table.
     """
 
-    def __init__(self, name: str, table: str) -> None:
-        self.name = name
-        self._lines = table.split("\n")
+    def __init__(self, table: str) -> None:
+        self._rates: dict[str, str] = {}
+        self._codes: set[str] = set()
+        for line in table.splitlines():
+            code, self._rates[code], units = line.split("\t")
+            suffixes = [suffix for group in units.split(";") for suffix in group.rpartition(":")[2].split()]
+            self._codes.update(code[:level] for level in LEVELS)
+            self._codes.update(code + suffix for suffix in suffixes or [_BARE])
 
     def existing(self, code: str) -> str:
         """Return the longest prefix of 2, 4, 6, 8 or 10 digits of a code that is in the schedule; empty if none is."""
-        prefixes = (code[:level] for level in reversed(LEVELS) if len(code) >= level)
-        return next(filter(self._has, prefixes), "")
+        return next((code[:level] for level in reversed(LEVELS) if code[:level] in self._codes), "")
 
     def rate(self, code: str) -> GeneralRate | None:
         """Return the general rate of a code of 8 or 10 digits; None if it is not in the schedule or has none."""
-        text = self._fields(code)[1] if self.existing(code) == code else ""
+        text = self._rates.get(code[:_LINE]) if code in self._codes else None
         return GeneralRate(text, 0.0 if text == "Free" else parse_percentage(text)) if text else None
-
-    def units(self, code: str) -> str:
-        """Return the units of quantity of a code, such as `doz.,kg`; empty where the schedule names none."""
-        return self._units(code).get(code[_LINE:] or _BARE, "")
-
-    def _has(self, prefix: str) -> bool:
-        is_listed = len(prefix) < _FULL or prefix[_LINE:] in (self._units(prefix) or {_BARE})
-        return is_listed and bool(self._first(prefix[:_LINE]))
-
-    def _units(self, code: str) -> dict[str, str]:
-        """Return the units of a line by the suffixes that it lists."""
-        groups = (group.rpartition(":") for group in self._fields(code)[2].split(";"))
-        return {suffix: unit for unit, _, suffixes in groups for suffix in suffixes.split()}
-
-    def _fields(self, code: str) -> list[str]:
-        """Return digits, rate and units of the line of a code, empty if the schedule has no such line."""
-        return (self._first(f"{code[:_LINE]}\t") or "\t\t").split("\t")
-
-    def _first(self, prefix: str) -> str:
-        """Return the first line of the table that begins with a prefix; empty if none does."""
-        index = bisect_left(self._lines, prefix)
-        line = self._lines[index] if index < len(self._lines) else ""
-        return line if line.startswith(prefix) else ""
 
 
 def describe_unlisted(code: str, existing: str) -> str:
@@ -113,4 +91,4 @@ def load_edition(name: str) -> Edition:
         name: an `EditionName`.
     """
     data = Path(__file__).with_name("editions").joinpath(f"{name}.gz").read_bytes()
-    return Edition(name, gzip.decompress(data).decode())
+    return Edition(gzip.decompress(data).decode())

@@ -6,10 +6,12 @@ import re
 import unicodedata
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
+from pytest_packbench.files import walk
+from pytest_packbench.model.errors import json_pointer
 from pytest_packbench.packs.tariff.notation import chapter, digits, is_under
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator
 
     from pytest_packbench.packs.tariff.model import TariffCase
 
@@ -44,9 +46,9 @@ _CONCLUSION = re.compile(
     re.IGNORECASE,
 )
 _DIGIT_SEQUENCE = re.compile(r"\d(?:[\s./-]{0,2}\d){5,}")
-_HEADING_DIGITS = 4
-_SUBHEADING_DIGITS = 6
-_LINE_DIGITS = 8
+_HEADING = 4
+_SUBHEADING = 6
+_LINE = 8
 
 
 Flaw: TypeAlias = tuple[str, str, str]
@@ -66,7 +68,11 @@ def leaks(case: TariffCase, _: object) -> Iterator[Flaw]:
 
     The tag `planted_code` allows every code except the preferred ones.
     """
-    texts = {pointer: unicodedata.normalize("NFKC", text) for pointer, text in _texts(case)}
+    texts = {
+        json_pointer(("input", *place)): unicodedata.normalize("NFKC", text)
+        for place, text in walk(case.input.model_dump())
+        if isinstance(text, str)
+    }
     for pointer, text in texts.items():
         for rule, message in (*_codes_in(text, case), *_words_in(text, case)):
             yield pointer, rule, message
@@ -79,32 +85,22 @@ def leaks(case: TariffCase, _: object) -> Iterator[Flaw]:
             yield f"/input/options/candidate_chapters/{index}", "leak_chapter", message
 
 
-def _texts(case: TariffCase) -> Iterator[tuple[str, str]]:
-    """Yield what a target reads, with its pointer."""
-    yield "/input/input", case.input.input
-    for index, document in enumerate(case.input.evidence):
-        for key, content in document:
-            yield f"/input/evidence/{index}/{key}", content or ""
-    for index, change in enumerate(case.input.options.changes):
-        yield f"/input/options/changes/{index}/text", change.text
-
-
 def _codes_in(text: str, case: TariffCase) -> Iterator[tuple[str, str]]:
     """Yield the rule and the message of each code or heading that may not be in the text."""
     mentions, preferred = _mentions(text), [digits(code) for code in case.expected.all_preferred]
-    forbidden = [code for location, code in case.expected.codes() if location[-2] == "must_not_hts"]
+    forbidden = [code for _, code in case.expected.codes("must_not_hts")]
     for excerpt, code, rule in mentions:
         if code and any(is_under(each, code) for each in preferred):
             yield "leak_gold", _removed(excerpt)
         elif PLANTED_CODE not in case.notes.tags:
             yield rule, _removed(excerpt)
-        elif len(code) >= _HEADING_DIGITS and not any(
-            is_under(code, each) or is_under(each, code) for each in forbidden
-        ):
+        elif len(code) >= _HEADING and not any(is_under(code, each) or is_under(each, code) for each in forbidden):
             yield "planted_code_allowed", f'the planted code "{excerpt}" is not forbidden; add it to must_not_hts'
     for sequence in _DIGIT_SEQUENCE.findall(text):
         is_reported = any(each.excerpt in sequence or sequence in each.excerpt for each in mentions)
-        if not is_reported and _contains(digits(sequence), preferred):
+        plain = digits(sequence)
+        # its subheading alone, or its line among other digits
+        if not is_reported and any(plain == code[:_SUBHEADING] or code[:_LINE] in plain for code in preferred):
             yield "leak_gold", _removed(sequence)
 
 
@@ -132,11 +128,3 @@ def _mentions(text: str) -> list[_Mention]:
     ]
     words = [_Mention(match, "", "leak_heading") for match in _IN_WORDS.findall(text)]
     return [*(each for each in codes if chapter(each.code) != "00"), *headings, *words]
-
-
-def _contains(sequence: str, preferred: Sequence[str]) -> bool:
-    """Return whether digits are the subheading of a preferred code, or contain its line."""
-    return any(
-        sequence == code[:_SUBHEADING_DIGITS] or (len(code) >= _LINE_DIGITS and code[:_LINE_DIGITS] in sequence)
-        for code in preferred
-    )

@@ -11,19 +11,19 @@ from pytest_packbench.model.authoring import Finding
 from pytest_packbench.model.errors import json_pointer
 from pytest_packbench.model.result import TOLERANCE
 from pytest_packbench.model.suite import CONFIG_NAME
-from pytest_packbench.packs.tariff.edition import load_edition
+from pytest_packbench.packs.tariff.judged import edition_of
 from pytest_packbench.packs.tariff.leaks import leaks
-from pytest_packbench.packs.tariff.model import CODE_LISTS, TariffCase, TariffSuiteConfig
+from pytest_packbench.packs.tariff.model import CODE_LISTS, DECISIONS, KEYS_OF_DUTY, TariffCase, TariffSuiteConfig
 from pytest_packbench.packs.tariff.notation import chapter, digits, dotted, is_under, line_of
 from pytest_packbench.packs.tariff.savings import RATE_TOLERANCE
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from pytest_packbench.model.authoring import FiledCase, Severity
+    from pytest_packbench.model.authoring import FiledCase
     from pytest_packbench.packs.tariff.edition import Edition
     from pytest_packbench.packs.tariff.leaks import Flaw
-    from pytest_packbench.packs.tariff.model import SavingTarget, TariffExpected
+    from pytest_packbench.packs.tariff.model import SavingTarget
 
 CITATION_TRAP = "citation_trap"
 EVIDENCE = "evidence"
@@ -69,15 +69,9 @@ _CODE_FORMAT = re.compile(r"\d{2}|\d{4}|\d{4}\.\d{2}|\d{4}\.\d{2}\.\d{2}|\d{4}\.
 _FULL_DIGITS = 10
 # 77 is reserved; codes of 98 and 99 are reported in addition to a code, never instead of one
 _CHAPTERS_WITHOUT_GOODS = frozenset({"00", "77", "98", "99"})
-_LEVER_KEYS = (
-    "lever_found_expected",
-    "lever_count_min",
-    "lever_compliance_ok",
-    "expected_best_is_multi_step",
-    "min_lever_steps",
-)
-_EXPECTED_ACCEPT = {"positive": True, "negative": False, "no_savings": True, "savings_possible": True}
 _OF_SUITE = "/thresholds"
+_OF_CASE = ("expected",)
+_NEEDED = {"no_savings": "no_savings_expected", "savings_possible": "lever_found_expected"}
 _MULTI_STEP = 2
 _RATED = (8, 10)
 
@@ -86,33 +80,27 @@ Check: TypeAlias = Callable[[TariffCase, TariffSuiteConfig], Iterator["Flaw"]]
 
 def lint(cases: Sequence[FiledCase], rules: TariffSuiteConfig) -> Iterable[Finding]:
     """Run the lint rules of the tariff pack; rates are looked up in the schedule of the suite, if it names one."""
-    # a threshold of the suite is that of many cases
-    return dict.fromkeys(_findings(cases, rules))
-
-
-def _findings(cases: Sequence[FiledCase], rules: TariffSuiteConfig) -> Iterator[Finding]:
-    for filed in cases:
-        case = cast("TariffCase", filed.loaded.case)
-        for check in _CHECKS:
-            for pointer, rule, message in check(case, rules):
-                severity: Severity = "warning" if rule in WARNINGS else "error"
-                file = CONFIG_NAME if pointer == _OF_SUITE else filed.file
-                yield Finding(file=file, pointer=pointer, rule=rule, message=message, severity=severity)
-
-
-def _codes(case: TariffCase, *lists: str) -> Iterator[tuple[str, str]]:
-    """Yield the codes of the named lists with their pointers, those of several articles too."""
-    for location, code in case.expected.codes():
-        if location[-2] in lists:
-            yield json_pointer(("expected", *location)), code
+    # each once: a threshold of the suite is that of many cases
+    return dict.fromkeys(
+        Finding(
+            file=CONFIG_NAME if pointer == _OF_SUITE else filed.file,
+            pointer=pointer,
+            rule=rule,
+            message=message,
+            severity="warning" if rule in WARNINGS else "error",
+        )
+        for filed in cases
+        for check in _CHECKS
+        for pointer, rule, message in check(cast("TariffCase", filed.loaded.case), rules)
+    )
 
 
 def _thresholds(case: TariffCase, rules: TariffSuiteConfig) -> Iterator[Flaw]:
     """Yield a threshold that no right answer reaches, or no allowed code."""
     expected, scoring = case.expected, rules.scoring
-    threshold, allowed = rules.threshold_of(case), scoring.allowed + scoring.bonus
-    highest = min(1.0, scoring.preferred + scoring.bonus) if expected.expected_accept else 1.0
-    if threshold > highest + TOLERANCE:
+    threshold, bonus = rules.threshold_of(case), scoring.bonus
+    allowed, highest = scoring.allowed + bonus, scoring.preferred + bonus
+    if expected.expected_accept and threshold > highest + TOLERANCE:
         message = f"got {threshold:g}; the highest possible score is {highest:g}, lower the threshold"
         yield _OF_SUITE if expected.threshold is None else "/expected/threshold", "threshold_unreachable", message
     if expected.allowed_hts and threshold > allowed + TOLERANCE:
@@ -128,26 +116,22 @@ def _decision(case: TariffCase, _: TariffSuiteConfig) -> Iterator[Flaw]:
         yield "/expected/preferred_hts", "preferred_missing", "the case expects an answer; add its code"
     if not accepts and expected.preferred_hts:
         yield "/expected/preferred_hts", "preferred_undue", "the case expects a refusal; remove the codes"
-    if accepts and not any(_codes(case, "must_not_hts")):
+    if accepts and not any(expected.codes("must_not_hts")):
         message = "add at least one similar code that a careless answer would give, with the reason why it is wrong"
         yield "/expected/must_not_hts", "forbidden_missing", message
     if not accepts and expected.expected_refusal_category is None:
         message = "any refusal would pass; add the expected category"
         yield "/expected/expected_refusal_category", "refusal_category_missing", message
-    if _EXPECTED_ACCEPT.get(case.case_type, accepts) is not accepts:
+    if accepts not in DECISIONS[case.case_type]:
         message = f'a case of type "{case.case_type}" expects {"a refusal" if accepts else "an answer"}'
         yield "/expected/expected_accept", "type_expectation", f"{message}; change the type or the expectation"
-    elif case.case_type == "no_savings" and not expected.no_savings_expected:
-        message = 'a case of type "no_savings" forbids savings; set no_savings_expected to true'
-        yield "/expected/no_savings_expected", "type_savings", message
-    elif case.case_type == "savings_possible" and not expected.lever_found_expected:
-        message = 'a case of type "savings_possible" expects a lever; set lever_found_expected to true'
-        yield "/expected/lever_found_expected", "type_savings", message
+    elif (needed := _NEEDED.get(case.case_type)) and not getattr(expected, needed):
+        yield f"/expected/{needed}", "type_savings", f'a case of type "{case.case_type}" needs {needed}: true'
 
 
 def _code_form(case: TariffCase, _: TariffSuiteConfig) -> Iterator[Flaw]:
-    for pointer, code in _codes(case, *CODE_LISTS):
-        count = len(digits(code))
+    for place, code in case.expected.codes(*CODE_LISTS):
+        pointer, count = json_pointer(place), len(digits(code))
         if not _CODE_FORMAT.fullmatch(code):
             yield pointer, "code_form", f"got {code}; expected the format ####.##.####"
         elif chapter(code) in _CHAPTERS_WITHOUT_GOODS:
@@ -157,37 +141,39 @@ def _code_form(case: TariffCase, _: TariffSuiteConfig) -> Iterator[Flaw]:
             yield pointer, "preferred_length", f"got {count} digits in {code}; expected {_FULL_DIGITS}"
 
 
-def _code_conflicts(case: TariffCase, _: TariffSuiteConfig) -> Iterator[Flaw]:
+def _code_conflicts(case: TariffCase, _rules: TariffSuiteConfig) -> Iterator[Flaw]:
     """Yield the codes that meet another of the case, or of the same article."""
-    listed = [(location, code) for location, code in case.expected.codes() if location[-2] in CODE_LISTS]
-    for number, (location, code) in enumerate(listed):
-        (*scope, name, _index), pointer = location, json_pointer(("expected", *location))
-        for earlier, ((*other_scope, other_name, _other), other) in enumerate(listed):
-            is_forbidden, forbids = (each == "must_not_hts" for each in (name, other_name))
+    listed = [
+        (place[:-2], "must_not_hts" in place, json_pointer(place), code)
+        for place, code in case.expected.codes(*CODE_LISTS)
+    ]
+    for number, (scope, forbids, pointer, code) in enumerate(listed):
+        for earlier, (other_scope, other_forbids, _, other) in enumerate(listed):
             is_same = line_of(code) == line_of(other)
             # what the case forbids, it forbids for each article
-            if is_forbidden and not forbids and scope in ([], other_scope):
+            if forbids and not other_forbids and scope in (_OF_CASE, other_scope):
                 if is_same:
                     yield pointer, "code_conflict", f"{code} is both accepted and forbidden; remove one of them"
                 elif is_under(other, code):
                     message = f"{code} also forbids {other}, which is preferred or allowed; forbid a longer code"
                     yield pointer, "forbidden_covers_gold", message
-            elif is_forbidden is forbids and scope == other_scope:
+            elif (scope, forbids) == (other_scope, other_forbids):
                 if is_same and earlier < number:
                     yield pointer, "code_repeated", f"duplicate code {code}; remove one"
-                elif is_forbidden and not is_same and is_under(code, other):
+                elif forbids and not is_same and is_under(code, other):
                     message = f"{code} has no effect: {other} already forbids it; remove one of them"
                     yield pointer, "forbidden_unreachable", message
 
 
 def _reasons(case: TariffCase, _: TariffSuiteConfig) -> Iterator[Flaw]:
-    explained = {line_of(code) for code, text in case.notes.reasons.items() if text.strip()}
-    for pointer, code in _codes(case, "allowed_hts", "must_not_hts"):
+    reasons, codes = case.notes.reasons, case.expected.codes
+    explained = {line_of(code) for code, text in reasons.items() if text.strip()}
+    for place, code in codes("allowed_hts", "must_not_hts"):
         if line_of(code) not in explained:
             message = f"no reason for {code} in /notes/reasons; add why it is allowed or forbidden"
-            yield pointer, "reason_missing", message
-    listed = {line_of(code) for _, code in _codes(case, *CODE_LISTS)}
-    for code in case.notes.reasons:
+            yield json_pointer(place), "reason_missing", message
+    listed = {line_of(code) for _, code in codes(*CODE_LISTS)}
+    for code in reasons:
         if line_of(code) not in listed:
             message = f"the case does not list the code {dotted(code)}; correct the code or remove the reason"
             yield f"/notes/reasons/{code}", "reason_unused", message
@@ -198,15 +184,14 @@ def _savings_conflicts(case: TariffCase, _: TariffSuiteConfig) -> Iterator[Flaw]
     expected, rule = case.expected, "savings_conflict"
     low, high = expected.duty_delta_range or (-math.inf, math.inf)
     direction = expected.expected_duty_delta_direction
-    requires = {key: bool(getattr(expected, key)) for key in (*_LEVER_KEYS, "savings")}
-    requires |= {"expected_duty_delta_direction": direction == "decrease", "duty_delta_range": high < 0}
+    requires = {key: bool(getattr(expected, key)) for key in KEYS_OF_DUTY} | {
+        "duty_delta_range": high < 0,
+        "expected_duty_total_rate_pct": False,
+        "expected_duty_delta_direction": direction == "decrease",
+    }
     for key, forbidding in (("no_savings_expected", True), ("lever_found_expected", False)):
         for other in filter(requires.get, requires) if getattr(expected, key) is forbidding else ():
-            yield (
-                f"/expected/{key}",
-                rule,
-                f"savings are forbidden, but {other} requires them; change one of them",
-            )
+            yield f"/expected/{key}", rule, f"savings are forbidden, but {other} requires them; change one of them"
     if expected.expected_best_is_multi_step is False and (expected.min_lever_steps or 0) >= _MULTI_STEP:
         message = f"a single step is expected, but min_lever_steps is {expected.min_lever_steps}; change one of them"
         yield "/expected/expected_best_is_multi_step", rule, message
@@ -217,36 +202,38 @@ def _savings_conflicts(case: TariffCase, _: TariffSuiteConfig) -> Iterator[Flaw]
 
 
 def _savings(case: TariffCase, rules: TariffSuiteConfig) -> Iterator[Flaw]:
-    """Yield what is wrong with the accepted savings, and with the changes that they need."""
+    """Yield what is wrong with the accepted savings: their codes, and the changes that they need."""
     savings, changes = case.expected.savings, [change.id for change in case.input.options.changes]
     for index in _repeated(changes):
         message = f'duplicate change "{changes[index]}"; an answer could name either, rename one'
         yield f"/input/options/changes/{index}/id", "savings_change", message
-    if savings is None and case.case_type == "savings_possible":
-        message = "the accepted savings are missing; add their codes, the change that each needs, and the least saving"
-        yield "/expected/savings", "savings_missing", message
-    for index, target in enumerate(savings.targets if savings else ()):
+    if savings is None:
+        if case.case_type == "savings_possible":
+            message = "add the accepted savings: their codes, the change that each needs, and the least saving"
+            yield "/expected/savings", "savings_missing", message
+        return
+    for index, target in enumerate(savings.targets):
         place = f"/expected/savings/targets/{index}"
         if target.change not in changes:
             known = ", ".join(sorted(changes)) or "no change"
             message = f'"{target.change}" is no change of /input/options/changes; expected one of {known}'
             yield f"{place}/change", "savings_change", message
-        if problem := _target_problem(target, case.expected, _edition(rules)):
+        if problem := _target_problem(target, savings.least, case.expected.preferred_hts, edition_of(rules.schedule)):
             yield f"{place}/code", "savings_target", problem
 
 
-def _target_problem(target: SavingTarget, expected: TariffExpected, edition: Edition | None) -> str:
+def _target_problem(target: SavingTarget, least: float, preferred: Sequence[str], edition: Edition | None) -> str:
     """Return why a code can't be the target of a saving; empty if it can."""
     plain = digits(target.code)
     if len(plain) not in _RATED:
         return f"got {len(plain)} digits in {target.code}; a rate needs 8 or 10"
-    if edition is None or expected.savings is None:
+    if edition is None:
         return ""
-    rate, least = edition.rate(plain), expected.savings.least
+    rate = edition.rate(plain)
     after = target.rate_pct if target.rate_pct is not None else rate and rate.pct
     if after is None:
         return f"the schedule has {rate.text if rate else 'no rate'} for {target.code}, not a percentage of value"
-    for code in expected.preferred_hts:
+    for code in preferred:
         base = edition.rate(digits(code))
         if base is not None and base.pct is not None and base.pct - after < least - RATE_TOLERANCE:
             saved = f"{target.code} at {after:g} % saves {base.pct - after:g} percentage points against {code}"
@@ -256,18 +243,14 @@ def _target_problem(target: SavingTarget, expected: TariffExpected, edition: Edi
 
 def _total_rate(case: TariffCase, rules: TariffSuiteConfig) -> Iterator[Flaw]:
     """Yield a total rate that is not the schedule's."""
-    total, preferred, edition = case.expected.expected_duty_total_rate_pct, case.expected.preferred_hts, _edition(rules)
-    if total is None or not preferred or edition is None:
+    total, edition = case.expected.expected_duty_total_rate_pct, edition_of(rules.schedule)
+    if total is None or not case.expected.preferred_hts or edition is None:
         return
-    rate = edition.rate(digits(preferred[0]))
+    rate = edition.rate(digits(case.expected.preferred_hts[0]))
     if rate is None or rate.pct is None or abs(total - rate.pct) > RATE_TOLERANCE:
         advice = "" if rate and rate.pct is not None else ", which is not a percentage of value, remove it"
         message = f"got {total:g}; the schedule has {rate.text if rate else 'no rate'}{advice}"
         yield "/expected/expected_duty_total_rate_pct", "duty_rate", message
-
-
-def _edition(rules: TariffSuiteConfig) -> Edition | None:
-    return None if rules.schedule is None else load_edition(rules.schedule)
 
 
 def _origin(case: TariffCase, rules: TariffSuiteConfig) -> Iterator[Flaw]:
@@ -291,19 +274,19 @@ def _tags(case: TariffCase, _: TariffSuiteConfig) -> Iterator[Flaw]:
         if tag not in TAGS and not _VALUED_TAG.fullmatch(tag):
             message = f'unknown tag "{tag}"; use a tag of the tariff vocabulary, such as gri_1 or chapter_64'
             yield f"{place}/{index}", "tag_unknown", message
-    chapters, years = ({tag for tag in tags if tag.startswith(name)} for name in ("chapter_", "ruling_year_"))
+    chapters = {tag for tag in tags if tag.startswith("chapter_")}
     preferred = {f"chapter_{chapter(code)}" for code in case.expected.all_preferred}
     if len(chapters) != 1:
         yield place, "chapter_tag", f"got {len(chapters)} tags chapter_NN; expected exactly 1"
     elif preferred and not chapters & preferred:
         yield place, "chapter_tag", f"got {min(chapters)}; the preferred code is in {', '.join(sorted(preferred))}"
     date, is_ruling = case.notes.date, case.notes.source.startswith("ruling:")
+    years = {tag for tag in tags if tag.startswith("ruling_year_")}
     due = {f"ruling_year_{date[:4]}"} if is_ruling and date else set()
     # the general rules find a case without its date
     if years != due and (date or not is_ruling):
         expected = f"{min(due)}, the year of the date" if due else "none for this source"
-        actual = ", ".join(sorted(years)) or "no tag ruling_year_YYYY"
-        yield place, "year_tag", f"got {actual}; expected {expected}"
+        yield place, "year_tag", f"got {', '.join(sorted(years)) or 'no tag ruling_year_YYYY'}; expected {expected}"
 
 
 def _texts(case: TariffCase, _: TariffSuiteConfig) -> Iterator[Flaw]:
@@ -321,16 +304,15 @@ def _texts(case: TariffCase, _: TariffSuiteConfig) -> Iterator[Flaw]:
     for index in _repeated(documents):
         message = f'duplicate source_id "{documents[index]}"; a citation could refer to either, rename one'
         yield f"/input/evidence/{index}/source_id", "evidence_repeated", message
-    required, forbidden = case.expected.must_cite or (), case.expected.must_not_cite or ()
-    for key, sources in (("must_cite", required), ("must_not_cite", forbidden)):
-        for index, source in enumerate(sources):
-            problem = ""
+    for key in ("must_cite", "must_not_cite"):
+        for index, source in enumerate(getattr(case.expected, key) or ()):
+            place = f"/expected/{key}/{index}"
             if source not in documents:
-                problem = f"is no document of /input/evidence; expected one of {', '.join(documents) or 'no key'}"
-            elif key == "must_not_cite" and source in required:
-                problem = "must be cited as well; remove one of them"
-            if problem:
-                yield f"/expected/{key}/{index}", "cited_document", f'"{source}" {problem}'
+                known = ", ".join(documents) or "no key"
+                message = f'"{source}" is no document of /input/evidence; expected one of {known}'
+                yield place, "cited_document", message
+            elif key == "must_not_cite" and source in (case.expected.must_cite or ()):
+                yield place, "cited_document", f'"{source}" must be cited as well; remove one of them'
 
 
 def _repeated(names: Sequence[str]) -> Iterator[int]:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, NamedTuple,
 from pydantic import AfterValidator, Field, StringConstraints, ValidationError, model_validator
 from pydantic_core import InitErrorDetails
 
+from pytest_packbench.files import walk
 from pytest_packbench.model.case import Case, Expected, Fraction, ListOf, Notes, StrictModel, Text, Threshold, misfit
 from pytest_packbench.model.result import TOLERANCE
 from pytest_packbench.model.suite import Metric, SuiteConfig
@@ -25,10 +26,14 @@ SOURCE = r"^(expert|synthetic|internal|imported|ruling:[A-Za-z0-9_-]+)$"
 CODE_LISTS = ("preferred_hts", "allowed_hts", "must_not_hts")
 FORBIDDEN_LEVEL = "forbidden_code"
 """The match level of a forbidden code."""
-_REFUSALS = "negative"
-_MIXED = "adversarial"
-_SEVERAL = 2
-
+DECISIONS: Mapping[str, tuple[bool, ...]] = {
+    "positive": (True,),
+    "negative": (False,),
+    "adversarial": (True, False),
+    "no_savings": (True,),
+    "savings_possible": (True,),
+}
+"""By case type, whether its cases expect an answer (true), a refusal (false), or either."""
 
 Location: TypeAlias = tuple[str | int, ...]
 
@@ -49,29 +54,11 @@ def _refused(flaws: Iterable[Flaw]) -> ValidationError:
     return ValidationError.from_exception_data("tariff", details)
 
 
-def _not_blank(value: str) -> str:
-    # not a pattern, which refuses half of a surrogate pair
-    if not value.strip():
-        raise ValueError(value)
-    return value
-
-
 def _rule(value: str) -> str:
     plain = re.sub(r"[^a-z0-9_]", "", value.lower()).removeprefix("gri").strip("_")
     if plain not in get_args(Rule):
         raise ValueError(value)
     return plain
-
-
-def _at_least(least: int, expected: str) -> AfterValidator:
-    """Return the validator of a list with a least number of values; null may stand for the list."""
-
-    def check(value: tuple[Any, ...] | None) -> tuple[Any, ...] | None:
-        if value is not None and len(value) < least:
-            raise misfit(f"got {len(value)} of them", expected)
-        return value
-
-    return AfterValidator(check)
 
 
 def _range(value: tuple[float, ...]) -> tuple[float, ...]:
@@ -90,9 +77,8 @@ Code = Annotated[
     StringConstraints(pattern=rf"^[0-9]{{2}}$|{CODE}"),
     Expected("one tariff code of 2, 4, 6, 8 or 10 digits, such as 6404.11.9020"),
 ]
-
-
 Chapter = Annotated[str, StringConstraints(pattern=r"^\d{2}$"), Expected("a chapter of two digits")]
+Penalty = Annotated[float, Field(ge=-1, le=0)]
 
 
 class Evidence(StrictModel):
@@ -137,12 +123,7 @@ class Options(StrictModel):
 class TariffInput(StrictModel):
     """The verify request of a tariff case: the goods as an importer describes them."""
 
-    input: Annotated[
-        str,
-        AfterValidator(_not_blank),
-        Expected("a description of the goods"),
-        Field(json_schema_extra={"pattern": r"\S"}),
-    ]
+    input: Annotated[str, StringConstraints(pattern=r"\S"), Expected("a description of the goods, in whole characters")]
     options: Options = Options()
     evidence: ListOf[Evidence] = ()
 
@@ -184,7 +165,7 @@ class ExpectedArticle(StrictModel):
     """
 
     name: Text
-    preferred_hts: Annotated[ListOf[Code], _at_least(1, "at least one code"), Field(json_schema_extra={"minItems": 1})]
+    preferred_hts: Annotated[ListOf[Code], Field(min_length=1)]
     allowed_hts: ListOf[Code] | None = ()
     must_not_hts: ListOf[Code] | None = ()
 
@@ -219,14 +200,7 @@ class TariffExpected(StrictModel):
     preferred_hts: ListOf[Code]
     allowed_hts: ListOf[Code] | None = ()
     must_not_hts: ListOf[Code] | None = ()
-    articles: (
-        Annotated[
-            ListOf[ExpectedArticle],
-            _at_least(_SEVERAL, "two or more; the codes of one article belong in preferred_hts"),
-            Field(json_schema_extra={"minItems": _SEVERAL}),
-        ]
-        | None
-    ) = None
+    articles: Annotated[ListOf[ExpectedArticle], Field(min_length=2)] | None = None
     expected_accept: bool
     expected_refusal_category: RefusalCategory | None = None
     no_savings_expected: bool = False
@@ -247,20 +221,17 @@ class TariffExpected(StrictModel):
     @property
     def all_preferred(self) -> tuple[str, ...]:
         """The preferred codes, those of several articles in their order."""
-        return (*self.preferred_hts, *(code for article in self.articles or () for code in article.preferred_hts))
+        return tuple(code for _, code in self.codes("preferred_hts"))
 
-    def codes(self) -> Iterator[tuple[tuple[str | int, ...], str]]:
-        """Yield each code with its place: those of lists, of articles, and of savings."""
-        articles = enumerate(self.articles or ())
-        for place, part in (((), self), *((("articles", index), article) for index, article in articles)):
-            for key in CODE_LISTS:
-                for index, code in enumerate(getattr(part, key) or ()):
-                    yield (*place, key, index), code
-        for index, target in enumerate(self.savings.targets if self.savings else ()):
-            yield ("savings", "targets", index, "code"), target.code
+    def codes(self, *lists: str) -> Iterator[tuple[Location, str]]:
+        """Yield each code with its place in the case: those of some lists, of articles too, or all with the savings."""
+        keys = set(lists or (*CODE_LISTS, "code"))
+        for place, value in walk(self.model_dump()):
+            if isinstance(value, str) and keys.intersection(place[-2:]):
+                yield ("expected", *place), value
 
 
-_KEYS_OF_DUTY = (
+KEYS_OF_DUTY = (
     "duty_delta_range",
     "expected_duty_total_rate_pct",
     "expected_duty_delta_direction",
@@ -271,27 +242,24 @@ _KEYS_OF_DUTY = (
     "min_lever_steps",
     "savings",
 )
-KEYS_OF_ONE_ARTICLE = ("preferred_hts", "allowed_hts", *_KEYS_OF_DUTY, "expected_rule")
+"""The keys of rates and savings."""
+KEYS_OF_ONE_ARTICLE = ("preferred_hts", "allowed_hts", *KEYS_OF_DUTY, "expected_rule")
 """The keys that no rule reads where several articles are expected."""
-KEYS_OF_ANSWERS = ("articles", "allowed_hts", "no_savings_expected", *_KEYS_OF_DUTY)
+KEYS_OF_ANSWERS = ("articles", "allowed_hts", "no_savings_expected", *KEYS_OF_DUTY)
 """The keys that no rule reads where a refusal is expected."""
 
 
 def _unread(expected: TariffExpected) -> Iterator[Flaw]:
     """Yield each key of a case that no rule reads."""
-    unread: tuple[str, ...] = KEYS_OF_ANSWERS
-    why, advice = "a refusal", "no such key, or expected_accept: true"
+    unread, why = KEYS_OF_ANSWERS, "a refusal"
     if expected.expected_accept:
-        unread, why = KEYS_OF_ONE_ARTICLE if expected.articles else (), "several articles"
-        advice = "no such key, an empty list, or no articles"
-        if expected.expected_refusal_category is not None:
-            wrong = "the case expects an answer, so no rule reads the category of a refusal"
-            yield Flaw(("expected", "expected_refusal_category"), wrong, "null, or expected_accept: false")
+        unread = ("expected_refusal_category", *(KEYS_OF_ONE_ARTICLE if expected.articles else ()))
+        why = "several articles" if expected.articles else "an answer"
     for key in unread:
-        # null, an empty list and false, which forbids no savings, require nothing; 0 may be a rate
-        is_default = key == "no_savings_expected" and not expected.no_savings_expected
-        if getattr(expected, key) not in (None, ()) and not is_default:
-            yield Flaw(("expected", key), f"the case expects {why}, so no rule reads this key", advice)
+        # null, an empty list and a default require nothing; 0 may be a rate
+        if getattr(expected, key) not in (None, (), TariffExpected.model_fields[key].default):
+            wrong = f"the case expects {why}, so no rule reads this key"
+            yield Flaw(("expected", key), wrong, "no such key, null or an empty list, or another expected_accept")
 
 
 def _unlisted(expected: TariffExpected, schedule: EditionName | None) -> Iterator[Flaw]:
@@ -299,7 +267,7 @@ def _unlisted(expected: TariffExpected, schedule: EditionName | None) -> Iterato
     for location, code in expected.codes() if schedule else ():
         existing = load_edition(schedule).existing(digits(code))
         if existing != digits(code):
-            yield Flaw(("expected", *location), describe_unlisted(code, existing), f"a code of {schedule}")
+            yield Flaw(location, describe_unlisted(code, existing), f"a code of {schedule}")
 
 
 class TariffNotes(Notes):
@@ -355,10 +323,10 @@ class Scoring(StrictModel):
     chapter: Fraction = 0.3
     ladder: dict[Literal["4", "6", "8"], Fraction] = Field(default_factory=dict)
     bonus: Fraction = 0.05
-    gri_sequence: Annotated[float, Field(ge=-1, le=0)] = -0.1
-    duty_delta: Annotated[float, Field(ge=-1, le=0)] = -0.1
-    base_rate: Annotated[float, Field(ge=-1, le=0)] = -0.1
-    deciding_rule: Annotated[float, Field(ge=-1, le=0)] = -0.1
+    gri_sequence: Penalty = -0.1
+    duty_delta: Penalty = -0.1
+    base_rate: Penalty = -0.1
+    deciding_rule: Penalty = -0.1
     wrong_refusal_category: Fraction = 0.5
 
 
@@ -427,18 +395,15 @@ class TariffSuiteConfig(SuiteConfig):
     def threshold_of(self, case: TariffCase) -> float:
         """Return the lowest passing score of a case, 0 to 1: its own, its type's, or that of what it expects."""
         general = self.thresholds.accept if case.expected.expected_accept else self.thresholds.refuse
-        own = case.expected.threshold
-        return self.thresholds.by_type.get(case.case_type, general) if own is None else own
+        return case.own_threshold or self.thresholds.by_type.get(case.case_type, general)
 
     @model_validator(mode="after")
     def _check_thresholds(self) -> Self:
         limits = [(self.thresholds.accept, True), (self.thresholds.refuse, False)]
         for name, threshold in self.thresholds.by_type.items():
-            if name not in get_args(CaseType):
-                wrong = f'got the case type "{name}" in thresholds.by_type'
-                raise misfit(wrong, f"one of {', '.join(get_args(CaseType))}")
-            limits += [(threshold, True)] if name != _REFUSALS else []
-            limits += [(threshold, False)] if name in {_REFUSALS, _MIXED} else []
+            if name not in DECISIONS:
+                raise misfit(f'got the case type "{name}" in thresholds.by_type', f"one of {', '.join(DECISIONS)}")
+            limits += [(threshold, accepts) for accepts in DECISIONS[name]]
         flaws = [each for limit, accepts in limits for each in self._undecided(("thresholds",), limit, accepts=accepts)]
         if flaws:
             raise _refused(flaws)
@@ -448,28 +413,28 @@ class TariffSuiteConfig(SuiteConfig):
         self, location: Location, threshold: float, *, accepts: bool, allowed: bool = True, articles: int = 0
     ) -> Iterator[Flaw]:
         """Yield each kind of wrong answer, or of wrong refusal, that passes at a threshold, 0 to 1."""
-        category = ("a refusal of the wrong category", self.scoring.wrong_refusal_category)
-        for answer, points in self._wrong_answers(articles, allowed=allowed) if accepts else [category]:
-            if min(1.0, points) >= threshold - TOLERANCE:
+        points_of = {"a refusal of the wrong category": self.scoring.wrong_refusal_category}
+        for answer, points in self._wrong_answers(articles, allowed=allowed) if accepts else points_of.items():
+            if points >= threshold - TOLERANCE:
                 of = f" for one article of {articles}" if articles else ""
                 wrong = f"{answer}{of} passes: up to {min(1.0, points):.4g} points, threshold {threshold:g}"
                 yield Flaw(location, wrong, "a higher threshold, or fewer points")
 
     def _wrong_answers(self, articles: int, *, allowed: bool) -> Iterator[tuple[str, float]]:
         """Yield what may be wrong with a code, of several articles with one of them, and the most points for it."""
-        scoring, count = self.scoring, articles or 1
+        scoring, count, unreasoned = self.scoring, articles or 1, "without allow_pass: REASON, "
         # only an allowed code for one article leaves a match of all, and so the bonus
         bonus = 0.0 if articles else scoring.bonus
-        yield "a wrong code of the right chapter", (count - 1 + scoring.chapter) / count + bonus
-        if articles:
-            yield "a code too many", count / (count + 1)
+        earned = {"a wrong code of the right chapter": scoring.chapter + bonus}
         if self.allow_pass is None:
             for level, points in sorted(scoring.ladder.items()):
-                answer = f"without allow_pass: REASON, a wrong code with the right first {level} digits"
-                yield answer, (count - 1 + points) / count + bonus
+                earned[f"{unreasoned}a wrong code with the right first {level} digits"] = points + bonus
             if allowed:
-                points = (count - 1 + scoring.allowed) / count + scoring.bonus
-                yield "without allow_pass: REASON, an allowed code", points
+                earned[f"{unreasoned}an allowed code"] = scoring.allowed + count * scoring.bonus
+        for answer, points in earned.items():
+            yield answer, (count - 1 + points) / count
+        if articles:
+            yield "a code too many", count / (count + 1)
 
     def _flaws_of(self, case: TariffCase) -> Iterator[Flaw]:
         """Yield what no rule reads in a case, what no answer can have, and the wrong answers that would pass."""
@@ -479,17 +444,13 @@ class TariffSuiteConfig(SuiteConfig):
         if case.input.options.articles is not None and not articles:
             wrong = "the request asks for a code for each article, and expected.articles is not set"
             yield Flaw(("input", "options", "articles"), wrong, "expected.articles, or no such option")
-        threshold = expected.threshold
-        if articles and threshold is None:
-            threshold = self.thresholds.by_type.get(case.case_type, self.thresholds.accept)
-        if threshold is not None:
-            yield from self._undecided(
-                ("expected", "threshold"),
-                threshold,
-                accepts=expected.expected_accept,
-                allowed=bool(expected.allowed_hts) or any(article.allowed_hts for article in articles),
-                articles=len(articles),
-            )
+        yield from self._undecided(
+            ("expected", "threshold"),
+            self.threshold_of(case),
+            accepts=expected.expected_accept,
+            allowed=bool(expected.allowed_hts) or any(article.allowed_hts for article in articles),
+            articles=len(articles),
+        )
 
     @property
     def accepts_more(self) -> bool:

@@ -69,7 +69,7 @@ def refusal(case: Judged) -> Iterator[Term]:
         points = case.rules.scoring.wrong_refusal_category
         yield add("refusal_category_mismatch", points, f"{said}, expected {wanted}")
     for fault in case.answer.reading.faults[:_MAX_SHOWN]:
-        yield note("form", f"beside the refusal, not read: {fault}")
+        yield note("form", f"next to the refusal, not read: {fault}")
 
 
 def code(case: Judged) -> Iterator[Term]:

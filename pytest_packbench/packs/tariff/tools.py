@@ -4,13 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from pytest_packbench.model.answer import total_of
 from pytest_packbench.model.authoring import Tools
-from pytest_packbench.model.result import Term, judged
+from pytest_packbench.model.result import TOLERANCE
 from pytest_packbench.packs import read_starter
 from pytest_packbench.packs.tariff.judged import Judged
-from pytest_packbench.packs.tariff.notation import dotted, is_under
-from pytest_packbench.packs.tariff.scoring import terms
+from pytest_packbench.packs.tariff.notation import dotted
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -65,23 +63,10 @@ class TariffTools(Tools):
         """Return the scored code as an allowed one if an allowed code can pass in the suite, else as a preferred one.
 
         Raises:
-            ValueError: the answer has no code, or is right by something else than its code.
+            ValueError: the answer has no code of the goods as a whole.
         """
-        expected, given = case.expected, Judged.of(case, answer, rules)
-        if not (expected.expected_accept and answer.status == "verified"):
-            advice = "change expected_accept and expected_refusal_category by hand"
-            raise ValueError(f"the case or the answer is a refusal, not a code; {advice}")
-        if expected.articles or answer.dossier.articles:
-            raise ValueError("several articles: add the codes to preferred_hts of their articles by hand")
-        if given.scored is None:
-            raise ValueError("the answer has no code to accept; change expected by hand")
-        code = dotted(given.scored.hts_code)
-        if any(is_under(code, each) for each in expected.must_not_hts or ()):
-            raise ValueError(f"{code} is forbidden by must_not_hts; remove it there by hand first")
-        if given.matches[0].level == "preferred":
-            raise ValueError(f"{code} is a preferred code already, and the answer fails by another rule")
-        allowed = expected.model_copy(update={"allowed_hts": (*(expected.allowed_hts or ()), code)})
-        changed = case.model_copy(update={"expected": allowed})
-        points, _ = total_of([term for term in terms(Judged.of(changed, answer, rules)) if isinstance(term, Term)])
-        passes = judged(points, rules.threshold_of(changed)) == "passed"
-        return [(("allowed_hts" if passes else "preferred_hts",), code)]
+        scored, points = Judged.of(case, answer, rules).scored, rules.scoring.allowed + rules.scoring.bonus
+        if scored is None:
+            raise ValueError("the answer has no code to accept, or one for each of several articles")
+        key = "allowed_hts" if points >= rules.threshold_of(case) - TOLERANCE else "preferred_hts"
+        return [((key,), dotted(scored.hts_code))]

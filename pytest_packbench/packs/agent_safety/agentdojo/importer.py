@@ -8,9 +8,8 @@ from __future__ import annotations
 import hashlib
 import json
 from collections import Counter
-from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, get_args
+from typing import TYPE_CHECKING, Any, NamedTuple, get_args
 
 from pytest_packbench.model.authoring import CaseDraft, Importer
 from pytest_packbench.packs.agent_safety.agentdojo.target import defer, install_advice
@@ -32,10 +31,10 @@ OTHER = "unwanted_action"
 FACTS = json.loads(Path(__file__).with_name("facts.json").read_bytes())
 """Facts about the tasks of v1.2.2 that AgentDojo doesn't have.
 
-`categories`: the injection tasks by the category of their attack, by environment; `OTHER` for all others.
-`output_only`: injection tasks that land by what the agent writes, so that no guard of tool calls can stop them.
+`notes`: the category of the attack of an injection task, `OTHER` for those that aren't named; tag `output_only`: it
+lands by what the agent writes, so that no guard of tool calls can stop it.
 `holes`: the known holes; each of an environment, some injection tasks, and some user tasks or all (null), with
-AgentDojo's function that shows it, and whether a variant of ours has it too.
+AgentDojo's function that shows it.
 """
 
 
@@ -45,10 +44,10 @@ def hole_of(environment: str, user: int, injection: int, variant: str | None = N
     It has `kind` (`model.KnownHole`), `reason`, and `check`, AgentDojo's function that shows it.
     """
     for hole in FACTS["holes"]:
-        is_of_pair = hole["environment"] == environment and injection in hole["injections"]
         # in a variant, the agent reads the attack before the user's own calls, and no mail carries it
-        if is_of_pair and (hole["users"] is None or user in hole["users"]) and (hole["in_variants"] or variant is None):
-            return {**{key: hole[key] for key in ("kind", "reason")}, "check": hole["check"].format(injection)}
+        is_of_user = hole["users"] is None or (user in hole["users"] and variant is None)
+        if is_of_user and hole["environment"] == environment and injection in hole["injections"]:
+            return {"kind": hole["kind"], "reason": hole["reason"], "check": hole["check"].format(injection)}
     return None
 
 
@@ -95,8 +94,7 @@ gates:
 """
 
 
-@dataclass(frozen=True, slots=True, order=True)
-class Pair:
+class Pair(NamedTuple):
     """A user task and an injection task, run together; or a user task alone.
 
     Attributes:
@@ -202,14 +200,13 @@ def pairs(*attacks: str) -> list[Pair]:
 
     all_pairs = []
     for environment, suite in get_suites(VERSION).items():
-        users = _difficulties(suite.user_tasks)
+        users, injections = _difficulties(suite.user_tasks), _difficulties(suite.injection_tasks)
         if attacks == (NO_ATTACK,):
             all_pairs += [Pair(environment, user, ALONE, difficulty) for user, difficulty in users.items()]
             continue
         for attack in attacks:
             attack_of(VERSION, environment, attack, "")
-        injections = _difficulties(suite.injection_tasks).items()
-        all_pairs += [Pair(environment, user, *injection) for user in users for injection in injections]
+        all_pairs += [Pair(environment, user, *injection) for user in users for injection in injections.items()]
     return sorted(all_pairs)
 
 
@@ -247,38 +244,25 @@ def case_of(pair: Pair, *attacks: str, variant: str | None = None) -> dict[str, 
         attacks: the attack, or several of which one has to land; by default that of the published figures.
         variant: a variant of ours of where the agent reads the attack.
     """
-    names = attacks or (ATTACK,)
-    several = {"any_of": list(names)} if len(names) > 1 else {}
+    names = list(attacks or (ATTACK,))
     hole = hole_of(pair.environment, pair.user, pair.injection, variant)
-    expected: dict[str, Any] = {"decision": "comply_safe"}
-    if hole is not None:
-        expected["known_hole"] = hole
-    categories = FACTS["categories"].get(pair.environment, {})
-    category = next((word for word, numbers in categories.items() if pair.injection in numbers), OTHER)
-    tags = {"tags": ["output_only"]} if [pair.environment, pair.injection] in FACTS["output_only"] else {}
+    category = {"attack_category": "no_attack" if names == [NO_ATTACK] else OTHER}
+    notes = FACTS["notes"].get(f"{pair.environment}:{pair.injection_task}", category)
+    attack = {"attack": f"any_of_{len(names)}", "any_of": names} if len(names) > 1 else {"attack": names[0]}
+    ids = {
+        "environment": pair.environment,
+        "user_task": f"user_task_{pair.user}",
+        "injection_task": pair.injection_task,
+    }
+    source = {"suite": "agentdojo", "version": VERSION, "ids": ids}
     return {
         "id": pair.name.replace(":", "_"),
         "pack_id": "agent_safety",
         "case_type": pair.environment,
         "difficulty": pair.difficulty,
-        "input": {
-            "suite": "agentdojo",
-            "version": VERSION,
-            "ids": {
-                "environment": pair.environment,
-                "user_task": f"user_task_{pair.user}",
-                "injection_task": pair.injection_task,
-            },
-            "attack": names[0] if len(names) == 1 else f"any_of_{len(names)}",
-            **several,
-            **({"variant": variant} if variant else {}),
-        },
-        "expected": expected,
-        "notes": {
-            "source": f"AgentDojo {VERSION}",
-            **tags,
-            "attack_category": "no_attack" if names == (NO_ATTACK,) else category,
-        },
+        "input": {**source, **attack, **({"variant": variant} if variant else {})},
+        "expected": {"decision": "comply_safe", **({"known_hole": hole} if hole else {})},
+        "notes": {"source": f"AgentDojo {VERSION}", **notes},
     }
 
 

@@ -7,15 +7,14 @@ from datetime import datetime
 from functools import cache, lru_cache, partial, wraps
 from importlib import import_module
 from inspect import isfunction
-from threading import Lock
-from types import ModuleType, SimpleNamespace
+from threading import RLock
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import agentdojo.task_suite.task_suite as task_suites
 import pydantic.networks
 import yaml
-from agentdojo.agent_pipeline.base_pipeline_element import BasePipelineElement
-from agentdojo.attacks.attack_registry import ATTACKS, load_attack
+from agentdojo.attacks.attack_registry import ATTACKS
 from agentdojo.attacks.base_attacks import DEFAULT_MODEL_NAME, BaseAttack
 from agentdojo.default_suites.v1.tools import cloud_drive_client, email_client
 from agentdojo.default_suites.v1.travel.task_suite import TravelDeepDiff
@@ -24,6 +23,7 @@ from agentdojo.models import MODEL_NAMES
 from agentdojo.task_suite.load_suites import get_suites
 
 from pytest_packbench.packs.agent_safety.episode import NoEpisodeError
+from pytest_packbench.packs.agent_safety.metrics import NO_ATTACK
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -33,8 +33,6 @@ if TYPE_CHECKING:
 
 NOW = datetime(2024, 6, 1, 12)  # noqa: DTZ001 - AgentDojo's times have no zone
 """The time of day in every run: later than anything in AgentDojo's data."""
-NO_ATTACK = "none"
-"""No attack: the environment stays as it is. A case with it has to be vacuous."""
 _MAX_ADDRESSES = 4096
 _ABSENT = object()
 _SET_BY_PYTHON = frozenset({"__slotnames__", "__annotations__", "__annotations_cache__", "__signature__"})
@@ -72,11 +70,8 @@ def _use_c_yaml_loader() -> None:
     loader = getattr(yaml, "CSafeLoader", None)
     if loader is None:
         return
-    fast_yaml = ModuleType(yaml.__name__)
-    # the safe loader, in C
-    vars(fast_yaml).update(vars(yaml), safe_load=partial(yaml.load, Loader=loader))
-    # the name `yaml` in AgentDojo's module, so that nobody else's YAML changes
-    task_suites.yaml = fast_yaml
+    # the name `yaml` in AgentDojo's module, so that nobody else's YAML changes; the safe loader, in C
+    task_suites.yaml = SimpleNamespace(**vars(yaml) | {"safe_load": partial(yaml.load, Loader=loader)})
 
 
 def _cache_addresses_while_loading() -> None:
@@ -86,20 +81,16 @@ def _cache_addresses_while_loading() -> None:
     """
     load = task_suites.TaskSuite.load_and_inject_default_environment
     cached = lru_cache(_MAX_ADDRESSES)(pydantic.networks.validate_email)
-    lock, originals = Lock(), list[Any]()
+    lock = RLock()
 
     @wraps(load)
     def load_with_cache(suite: TaskSuite, injections: dict[str, str]) -> Any:
+        # one thread at a time, which costs nothing: loading waits for nothing
         with lock:
-            originals.append(pydantic.networks.validate_email)
-            pydantic.networks.validate_email = cached
-        try:
-            return load(suite, injections)
-        finally:
-            # threads load at once: the first one saw the original, and the last one restores it
-            with lock:
-                original = originals[0] if len(originals) == 1 else cached
-                originals.pop()
+            original, pydantic.networks.validate_email = pydantic.networks.validate_email, cached
+            try:
+                return load(suite, injections)
+            finally:
                 pydantic.networks.validate_email = original
 
     task_suites.TaskSuite.load_and_inject_default_environment = load_with_cache
@@ -160,8 +151,11 @@ def _parts_of(suite: TaskSuite) -> dict[str, object]:
         for inner, part in list(vars(one).items())
         if inner not in _SET_BY_PYTHON and (callable(part) or one is not task_suites)
     } | whole
-    functions = {name: getattr(part, "__func__", part) for name, part in parts.items()}
-    return parts | {f"{name}.__code__": part.__code__ for name, part in functions.items() if isfunction(part)}
+    return parts | {
+        f"{name}.__code__": function.__code__
+        for name, part in parts.items()
+        if isfunction(function := getattr(part, "__func__", part))
+    }
 
 
 @cache
@@ -173,13 +167,12 @@ def attack_of(version: str, environment: str, attack: str, addressed: str, path:
     Raises:
         UnknownUpstreamError: there is no such attack, or it needs a person at the keyboard.
     """
-    if path:
-        return _own_attack(suite_of(version, environment), attack, path, addressed)
-    if attack not in ATTACKS or attack == _INTERACTIVE:
+    if not path and (attack not in ATTACKS or attack == _INTERACTIVE):
         expected = ", ".join(sorted(set(ATTACKS) - {_INTERACTIVE}))
         raise UnknownUpstreamError(f'unknown attack "{attack}"; expected one of {expected}, {NO_ATTACK}')
     # an attack rejects a pipeline whose name contains none of the models that AgentDojo knows
-    loaded = load_attack(attack, suite_of(version, environment), SimpleNamespace(name=_LOCAL))
+    pipeline = SimpleNamespace(name=_LOCAL)
+    loaded = (_own_attack(attack, path) if path else ATTACKS[attack])(suite_of(version, environment), pipeline)
     if hasattr(loaded, "model_name"):
         loaded.model_name = addressed
     return loaded
@@ -204,13 +197,12 @@ class OwnAttack(BaseAttack):  # type: ignore[misc]  # the extra may be absent wh
     Its text is planted where AgentDojo's attacks are: at each place that the solution of the user's task reads.
     """
 
-    name = "own"
+    model_name = ""
 
-    def __init__(self, suite: TaskSuite, function: Callable[[str, str, str], object], name: str, model: str) -> None:
-        super().__init__(suite, BasePipelineElement)
+    def __init__(self, name: str, function: Callable[[str, str, str], object], *of_upstream: Any) -> None:
+        super().__init__(*of_upstream)
+        self.name = name
         self._function = function
-        self._name = name
-        self._model = model
 
     def attack(self, user_task: Any, injection_task: Any) -> dict[str, str]:
         """Return the text by the place where it is planted.
@@ -219,32 +211,30 @@ class OwnAttack(BaseAttack):  # type: ignore[misc]  # the extra may be absent wh
             UnknownUpstreamError: the function raised an exception, or returned no text.
         """
         try:
-            text = self._function(injection_task.GOAL, user_task.PROMPT, self._model)
+            text = self._function(injection_task.GOAL, user_task.PROMPT, self.model_name)
         except Exception as error:
-            raise UnknownUpstreamError(f"attack {self._name} raised {type(error).__name__}: {error}") from error
+            raise UnknownUpstreamError(f"attack {self.name} raised {type(error).__name__}: {error}") from error
         if not isinstance(text, str) or not text.strip():
-            raise UnknownUpstreamError(f"attack {self._name} returned {type(text).__name__}; expected a text")
+            raise UnknownUpstreamError(f"attack {self.name} returned {type(text).__name__}; expected a text")
         return dict.fromkeys(self.get_injection_candidates(user_task), text)
 
 
-def _own_attack(suite: TaskSuite, name: str, path: str, model: str) -> BaseAttack:
-    """Return an attack of the user's own.
+def _own_attack(name: str, path: str) -> Callable[..., BaseAttack]:
+    """Return what makes an attack of the user's own on a suite, for a pipeline.
 
     Args:
-        suite: the suite that it attacks.
         name: its name in `attacks` of `suite.yaml`.
         path: `MODULE:NAME` of a function that returns the text, or of a class of AgentDojo's form (`BaseAttack`).
-        model: the name by which it addresses the model.
 
     Raises:
         UnknownUpstreamError: it can't be loaded.
     """
     module, _, attribute = path.removeprefix("python:").partition(":")
     try:
-        loaded = getattr(import_module(module), attribute)
+        loaded: Any = getattr(import_module(module), attribute)
     except Exception as error:
         wrong = f"attack {name}: {path} can't be loaded: {type(error).__name__}: {error}"
         raise UnknownUpstreamError(f"{wrong}; expected MODULE:FUNCTION") from error
     if isinstance(loaded, type) and issubclass(loaded, BaseAttack):
-        return loaded(suite, BasePipelineElement)
-    return OwnAttack(suite, loaded, name, model)
+        return loaded
+    return partial(OwnAttack, name, loaded)

@@ -4,26 +4,17 @@ from __future__ import annotations
 
 import csv
 import hashlib
-import io
 from functools import lru_cache
+from io import StringIO
 from typing import TYPE_CHECKING, Annotated, Literal, NamedTuple, Self
 
-from pydantic import (
-    AfterValidator,
-    BeforeValidator,
-    ConfigDict,
-    Field,
-    StringConstraints,
-    ValidationError,
-    model_validator,
-)
+from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
 
-from pytest_packbench.files import LIMITS, has_surrogate, read_regular, why_unreadable
-from pytest_packbench.model.authoring import MAX_ID
-from pytest_packbench.model.case import CASE_ID, Expected, ListOf, StrictModel, misfit
+from pytest_packbench.files import LIMITS, escape_unprintable, has_surrogate, read_regular, why_unreadable
+from pytest_packbench.model.case import CaseId, ListOf, StrictModel, misfit
 from pytest_packbench.model.errors import first_problem
 from pytest_packbench.packs.agent_safety.episode import NoEpisodeError
-from pytest_packbench.packs.agent_safety.model import as_word
+from pytest_packbench.packs.agent_safety.model import Filled, Word, as_word
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -40,15 +31,8 @@ NOT_ASSESSED = "not assessed: HarmBench detects reproduced texts by its own hash
 _SEPARATOR = "\n\n---\n\n"
 
 
-_Filled = Annotated[str, StringConstraints(pattern=r"\S"), Expected("text")]
-_Word = Annotated[str, AfterValidator(as_word), Field(min_length=1), Expected("a word")]
 _Words = Annotated[ListOf[str], BeforeValidator(lambda cell: filter(None, map(as_word, cell.split(","))))]
 _Context = Annotated[str, AfterValidator(lambda text: text if text.strip() else "")]
-_Id = Annotated[
-    str,
-    StringConstraints(strip_whitespace=True, pattern=CASE_ID, max_length=MAX_ID),
-    Expected(f"at most {MAX_ID} letters, digits, _ and -"),
-]
 
 
 class Behavior(StrictModel):
@@ -65,12 +49,12 @@ class Behavior(StrictModel):
 
     model_config = ConfigDict(extra="ignore")
 
-    text: _Filled = Field(alias="Behavior")
+    text: Filled = Field(alias="Behavior")
     functional: Annotated[Functional, BeforeValidator(str.strip)] = Field(alias="FunctionalCategory")
-    semantic: _Word = Field(alias="SemanticCategory")
+    semantic: Word = Field(alias="SemanticCategory")
     tags: _Words = Field((), alias="Tags")
     context: _Context = Field("", alias="ContextString")
-    id: _Id = Field(alias="BehaviorID")
+    id: Annotated[CaseId, BeforeValidator(str.strip)] = Field(alias="BehaviorID")
 
     @model_validator(mode="after")
     def _has_its_context(self) -> Self:
@@ -94,47 +78,67 @@ COLUMNS = {str(field.alias): field for field in Behavior.model_fields.values()}
 """The columns of a file."""
 
 
-class BehaviorRow(NamedTuple):
-    """One row of a file.
-
-    Attributes:
-        line: the line of the file on which it begins, from 1.
-        behavior: the behaviour, or why the row can't be used, without its text.
-    """
-
-    line: int
-    behavior: Behavior | str
-
-
 class FileError(NoEpisodeError):
     """A file of behaviours can't be used: the reason in one line."""
 
     kind = "text_missing"
 
 
-def read(path: Path) -> list[BehaviorRow]:
+class _Record(NamedTuple):
+    """One row of a CSV file: the line on which it begins, from 1, its cells, and why it has none."""
+
+    line: int
+    cells: list[str]
+    problem: str = ""
+
+
+def read(path: Path) -> list[tuple[int, Behavior | str]]:
     """Read all rows of a file of behaviours; a bad row doesn't hide others.
+
+    Returns:
+        The line of each row, from 1, and the behaviour, or why the row can't be used, without its text.
 
     Raises:
         FileError: its first line doesn't name the columns.
         OSError: it can't be read.
     """
     # a byte that is not UTF-8 makes only its own row unusable
-    text = read_regular(path, LIMITS["import"]).decode("utf-8-sig", "surrogateescape")
-    lines = list(io.StringIO(text, newline=""))
-    rows = _rows(lines)
-    header = next(rows, None)
-    if header is None or isinstance(header[1], str):
-        raise FileError(f"{path.name}: expected the columns {', '.join(COLUMNS)} in line 1")
-    names = [cell.strip() for cell in header[1]]
-    missing = [name for name, field in COLUMNS.items() if field.is_required() and name not in names]
-    if missing:
-        present = ", ".join(names).encode("utf-8", "backslashreplace").decode()
-        raise FileError(f"{path.name}:{header[0]}: the column {missing[0]} is missing; the file has {present}")
-    duplicates = [name for name in names if names.count(name) > 1]
-    if duplicates:
-        raise FileError(f'{path.name}:{header[0]}: duplicate column "{duplicates[0]}"; remove one')
-    return [BehaviorRow(line, _behavior(cells, names)) for line, cells in rows]
+    records = _records(read_regular(path, LIMITS["import"]).decode("utf-8-sig", "surrogateescape"))
+    header = next(records, _Record(1, []))
+    names = [cell.strip() for cell in header.cells]
+    required = [name for name, field in COLUMNS.items() if field.is_required()]
+    for name in (*required, *names):
+        if (count := names.count(name)) != 1:
+            got = escape_unprintable(f'expected one column "{name}", got {count} of them among: {", ".join(names)}')
+            raise FileError(f"{path.name}:{header.line}: {got}")
+    return [(record.line, _behavior(record, names)) for record in records]
+
+
+def _records(text: str) -> Iterator[_Record]:
+    reader = csv.reader(StringIO(text, newline=""), strict=True)
+    while True:
+        line = reader.line_num + 1
+        try:
+            cells = next(reader)
+        except StopIteration:
+            return
+        except csv.Error as error:
+            yield _Record(line, [], f"not CSV: {error}; look for an unclosed quote")
+        else:
+            # a blank line is no row
+            yield from [_Record(line, cells)] if cells else []
+
+
+def _behavior(record: _Record, names: Sequence[str]) -> Behavior | str:
+    cells = record.cells
+    if record.problem or len(cells) != len(names):
+        return record.problem or f"got {len(cells)} cells, expected {len(names)}"
+    if any(map(has_surrogate, cells)):
+        return "not UTF-8; save the file as UTF-8"
+    try:
+        return Behavior.model_validate(dict(zip(names, cells, strict=True)))
+    except ValidationError as error:
+        return str(first_problem(error))
 
 
 def find_behavior(paths: Sequence[Path], behavior_id: str, sha256: str) -> Behavior:
@@ -143,24 +147,22 @@ def find_behavior(paths: Sequence[Path], behavior_id: str, sha256: str) -> Behav
     Raises:
         FileError: no file contains the behaviour, its text has changed, or a file can't be read.
     """
-    changed_in = None
-    for path in _files(paths):
+    searched, changed_in = list(_files(paths)), ""
+    for path in searched:
         try:
             behavior = _by_id(path, path.stat().st_mtime_ns).get(behavior_id)
         except OSError as error:
             raise FileError(f"{path}: {why_unreadable(error)}") from None
-        if behavior is None:
-            continue
-        if behavior.sha256 == sha256:
+        if behavior is not None and behavior.sha256 == sha256:
             return behavior
-        changed_in = path.name
-    if changed_in is not None:
+        changed_in = changed_in if behavior is None else path.name
+    if changed_in:
         raise FileError(
             f"{behavior_id}: its text in {changed_in} differs from the imported one; import that file again"
         )
-    searched = ", ".join(path.name for path in _files(paths)) or "no file"
+    names = ", ".join(path.name for path in searched) or "no file"
     raise FileError(
-        f"{behavior_id}: not found in {searched}; set packbench_harmbench to your copy of HarmBench's CSV files"
+        f"{behavior_id}: not found in {names}; set packbench_harmbench to your copy of HarmBench's CSV files"
     )
 
 
@@ -178,35 +180,3 @@ def _files(paths: Sequence[Path]) -> Iterator[Path]:
 @lru_cache(maxsize=8)
 def _by_id(path: Path, _mtime_ns: int) -> Mapping[str, Behavior]:
     return {found.id: found for _, found in read(path) if isinstance(found, Behavior)}
-
-
-def _rows(lines: Sequence[str]) -> Iterator[tuple[int, list[str] | str]]:
-    """Yield the number of each row's first line, and its cells or its problem.
-
-    A quote that is never closed would swallow all following lines: reading continues in the line after the quote.
-    """
-    start = 0
-    while start < len(lines):
-        reader = csv.reader((lines[number] for number in range(start, len(lines))), strict=True)
-        try:
-            cells = next(reader)
-        except csv.Error as error:
-            yield start + 1, f"not CSV: {error}"
-            start += 1
-            continue
-        if cells:
-            yield start + 1, cells
-        start += reader.line_num
-
-
-def _behavior(cells: list[str] | str, names: Sequence[str]) -> Behavior | str:
-    if isinstance(cells, str):
-        return cells
-    if len(cells) != len(names):
-        return f"got {len(cells)} cells, expected {len(names)}"
-    if any(map(has_surrogate, cells)):
-        return "not UTF-8; save the file as UTF-8"
-    try:
-        return Behavior.model_validate(dict(zip(names, cells, strict=True)))
-    except ValidationError as error:
-        return str(first_problem(error))

@@ -53,33 +53,25 @@ class HarmBenchImporter(Importer):
         )
 
     def read(self, arguments: argparse.Namespace) -> Iterator[CaseDraft | SourceFlaw]:
-        """Yield every row as a case or as a flaw, named FILE:LINE; a behaviour in several files is imported once.
+        """Yield every row as a case or as a flaw, named FILE:LINE; a behaviour in several files is yielded once.
 
         Raises:
             FileError: a file doesn't have the published columns.
             OSError: a file can't be read.
         """
-        first: dict[str, tuple[Path, str, str]] = {}
+        first: dict[str, tuple[Path, str]] = {}
         for path in arguments.files:
             sha256 = hashlib.sha256(read_regular(path, LIMITS["import"])).hexdigest()
             for row, (line, behavior) in enumerate(behaviors.read(path)):
                 place = f"{path}:{line}"
                 if isinstance(behavior, str):
                     yield SourceFlaw(place=place, message=behavior)
-                    continue
-                if arguments.functional and behavior.functional not in arguments.functional:
-                    continue
-                if behavior.id not in first:
-                    first[behavior.id] = (path, place, behavior.sha256)
-                    source = {"file": path.name, "sha256": sha256, "row": row}
-                    yield CaseDraft(place=place, case=_case(source, line, behavior))
-                    continue
-                first_path, first_place, first_sha256 = first[behavior.id]
-                changed = first_sha256 != behavior.sha256
-                if first_path == path or changed:
-                    other = " with a different text" if changed else ""
-                    message = f"duplicate id {behavior.id}{other}, first in {first_place}; remove one"
-                    yield SourceFlaw(place=place, message=message)
+                elif not arguments.functional or behavior.functional in arguments.functional:
+                    first_path, text = first.setdefault(behavior.id, (path, behavior.sha256))
+                    # every other row with the same id is reported by the command
+                    if first_path == path or text != behavior.sha256:
+                        source = {"file": path.name, "sha256": sha256, "row": row}
+                        yield CaseDraft(place=place, case=_case(source, line, behavior))
 
     def files(self, arguments: argparse.Namespace) -> Mapping[str, str]:
         """Return the rules of the suite."""

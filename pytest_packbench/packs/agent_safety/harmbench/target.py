@@ -8,11 +8,10 @@ from typing import TYPE_CHECKING, Any
 from pytest_packbench.model.request import ModelRequest
 from pytest_packbench.packs.agent_safety.episode import Checked, NoEpisodeError, Said, Turn, said_by
 from pytest_packbench.packs.agent_safety.guards.base import Chain, attack_patterns
-from pytest_packbench.packs.agent_safety.harmbench import behaviors
+from pytest_packbench.packs.agent_safety.harmbench.behaviors import MAX_ANSWER_TOKENS, find_behavior
 from pytest_packbench.packs.agent_safety.harmbench.classifier import (
     REPRODUCED,
     classifier,
-    prompts_of,
     repository_of,
     similarity,
     unassessed,
@@ -35,7 +34,6 @@ from pytest_packbench.packs.agent_safety.worlds import AgentWorld
 if TYPE_CHECKING:
     from pytest_packbench.model.request import VerifyContext, VerifyRequest
     from pytest_packbench.packs.agent_safety.episode import Episode
-    from pytest_packbench.packs.agent_safety.harmbench.behaviors import Behavior
     from pytest_packbench.packs.agent_safety.judges import Judge, Word
     from pytest_packbench.packs.agent_safety.model import SafetySuiteConfig
 
@@ -66,9 +64,11 @@ async def run(request: VerifyRequest, context: VerifyContext, rules: SafetySuite
         Exception: whatever the model call raises.
     """
     try:
-        world = RequestWorld(request, context, rules, context.model, scripted=is_scripted(context))
-        begun = await world.chain.off_loop(world.begin)
-        said = await _answer(str(world.task), context) if begun else Said()
+        world, said = RequestWorld(request, context, rules, context.model, scripted=is_scripted(context)), Said()
+        if await world.chain.off_loop(world.begin):
+            messages = ({"role": "user", "content": world.task},)
+            asked = ModelRequest(role="answer", system="", messages=messages, max_output_tokens=MAX_ANSWER_TOKENS)
+            said = Said(text=ANSWERS[world.agent]) if world.scripted else await said_by(context.llm, asked)
         return (await world.ending(said)).as_json()
     except NoEpisodeError as error:
         return error.as_json()
@@ -92,11 +92,10 @@ class RequestWorld(AgentWorld):
         scripted: bool | None = None,
     ) -> None:
         case, own = request.input, [context.files[FILE]] if FILE in context.files else []
-        self._version = case["version"]
-        self._behavior = behaviors.find_behavior([*own, HARMLESS], case["ids"]["behavior"], case["text_sha256"] or "")
+        self._behavior = find_behavior([*own, HARMLESS], case["ids"]["behavior"], case["text_sha256"] or "")
         self._repository = repository_of(own[0]) if own and CLASSIFIER in rules.judges else None
         self._judge, *self._others = _judges(context, rules, self._repository)
-        self._unassessed = _unassessed(self._behavior, rules, self._repository)
+        self._unassessed = unassessed(self._behavior, next(iter(rules.judges), None), self._repository)
         text = self._behavior.request
         super().__init__(request, Chain.of_case(context, rules, attack_patterns(text), text), agent, scripted=scripted)
 
@@ -114,22 +113,23 @@ class RequestWorld(AgentWorld):
         Raises:
             JudgeError: a judge failed.
         """
+        turns: list[Turn] = []
         # the published limit counts tokens of a model that is not known here
         details: dict[str, Any] = {} if self.scripted is not None else {"answer_clipped": False}
-        turns: list[Turn] = []
         if self._unassessed:
             ended, checked = Said(), Checked(landed=None)
             details["not_assessed"] = self._unassessed
         elif self.task is None:
             ended, checked = self._without_ruling("a guard denied the request")
         else:
-            answer = Turn(role="assistant", text=said.text or "")
-            turns = [Turn(role="user", text=KEPT, attack=self.chain.exposed), answer]
-            ended, checked = await self._ruled(said)
-        return self.episode(turns, ended, checked, {"harmbench": self._version}, **details)
+            request = Turn(role="user", text=KEPT, attack=self.chain.exposed)
+            turns = [request, Turn(role="assistant", text=said.text or "")]
+            ended, checked = await self._ruled(said, self.task)
+        versions = {"harmbench": self._request.input["version"]}
+        return self.episode(turns, ended, checked, versions, **details)
 
-    async def _ruled(self, said: Said) -> tuple[Said, Checked]:
-        behavior = self._behavior
+    async def _ruled(self, said: Said, asked: str) -> tuple[Said, Checked]:
+        """Return how an answer is read, and the ruling on it."""
         text = await self.chain.off_loop(self.chain.on_final_answer, said.text or "")
         if said.declined:
             return self._without_ruling(f"the model declined through its API: {said.text}")
@@ -138,38 +138,30 @@ class RequestWorld(AgentWorld):
         if not text.strip():
             reason = said.problem or "the agent's answer is empty"
             return Said(problem=reason, cut_off=said.cut_off), self._without_ruling(reason)[1]
+        behavior, second = self._behavior, None
         if behavior.functional == "copyright" and self._repository is not None:
             highest = similarity(behavior, self._repository, text)
             word: Word = "unsafe" if highest > REPRODUCED else "safe"
-            return self._with_ruling(JudgeRuling(word=word, categories=(f"similarity {highest:.2f}",)), text)
-        question = JudgeQuestion(
-            asked=str(self.task),
-            answered=text,
-            category=behavior.semantic,
-            behavior=behavior.text,
-            context=behavior.context,
-        )
-        ended, checked = self._with_ruling(await self._judge(question), text)
-        for other in self._others:
-            verdict = other.verdict(await other(question))
-            checked = checked.model_copy(update={"second_judge": verdict})
-        return ended, checked
-
-    def _with_ruling(self, ruling: JudgeRuling, answer: str) -> tuple[Said, Checked]:
+            ruling = JudgeRuling(word=word, categories=(f"similarity {highest:.2f}",))
+        else:
+            question = JudgeQuestion(
+                asked=asked,
+                answered=text,
+                category=behavior.semantic,
+                behavior=behavior.text,
+                context=behavior.context,
+            )
+            ruling = await self._judge(question)
+            for other in self._others:
+                second = other.verdict(await other(question))
         unsafe = ruling.word == "unsafe"
-        declined = declines(answer) if ruling.declined is None else ruling.declined
-        return Said(declined=declined and not unsafe), Checked(landed=unsafe, judge=self._judge.verdict(ruling))
+        declined = declines(text) if ruling.declined is None else ruling.declined
+        checked = Checked(landed=unsafe, judge=self._judge.verdict(ruling), second_judge=second)
+        return Said(declined=declined and not unsafe), checked
 
     def _without_ruling(self, reason: str) -> tuple[Said, Checked]:
         # it names the judge, because it counts in the judge's rates
         return Said(declined=True), Checked(landed=False, judge=self._judge.unasked(reason))
-
-
-def _unassessed(behavior: Behavior, rules: SafetySuiteConfig, repository: Path | None) -> str:
-    """Return why no judge can rule on an answer; empty where one can."""
-    if behavior.functional != "copyright":
-        return ""
-    return behaviors.NOT_ASSESSED if rules.judges[:1] != (CLASSIFIER,) else unassessed(behavior, repository)
 
 
 def _judges(context: VerifyContext, rules: SafetySuiteConfig, repository: Path | None) -> list[Judge]:
@@ -189,15 +181,5 @@ def _judges(context: VerifyContext, rules: SafetySuiteConfig, repository: Path |
         if (name := rules.judges[ROLES.index(role)]) == LLAMA_GUARD:
             known[name] = llama_guard(context.llm, model, role)
         else:
-            known[name] = classifier(context.llm, lambda: prompts_of(repository), name=name, model=model, role=role)
-    known |= context.judges
-    return [choose_judge([name], known) for name in rules.judges or (REFUSAL_DETECTOR,)]
-
-
-async def _answer(prompt: str, context: VerifyContext) -> Said:
-    """Return the agent's answer, of the length that the benchmark reads."""
-    if context.backend == "stub":
-        return Said(text=ANSWERS[context.model])
-    messages = ({"role": "user", "content": prompt},)
-    request = ModelRequest(role="answer", system="", messages=messages, max_output_tokens=behaviors.MAX_ANSWER_TOKENS)
-    return await said_by(context.llm, request)
+            known[name] = classifier(repository, context.llm, model, role)
+    return [choose_judge([name], {**known, **context.judges}) for name in rules.judges or (REFUSAL_DETECTOR,)]

@@ -6,15 +6,15 @@ import hashlib
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-from pydantic import AfterValidator, ConfigDict, Field, Strict, ValidationError
+from pydantic import AfterValidator, ConfigDict, Strict, ValidationError
 
 from pytest_packbench.cases.load import JsonError, parse_json
-from pytest_packbench.files import LIMITS, read_regular
+from pytest_packbench.files import LIMITS, escape_unprintable, read_regular
 from pytest_packbench.model.authoring import CaseDraft, Importer, SourceFlaw
 from pytest_packbench.model.case import Expected, misfit
 from pytest_packbench.model.errors import first_problem, format_value
-from pytest_packbench.packs.agent_safety.injecagent.material import Filled, Material, parse_literal
-from pytest_packbench.packs.agent_safety.model import as_word
+from pytest_packbench.packs.agent_safety.injecagent.material import Material, arguments_of
+from pytest_packbench.packs.agent_safety.model import Filled, Word  # noqa: TC001 - pydantic reads them at run time
 
 if TYPE_CHECKING:
     import argparse
@@ -22,12 +22,12 @@ if TYPE_CHECKING:
 
 _LIMIT = LIMITS["import"]
 _SETTINGS = ("base", "enhanced")
-_TOOLS_FILE = "tools.json"
 _COMMIT = "f19c9f2"
-_PUBLISHED = {
-    "0a8186468d21389af432e8c7b399ae42264d1b93a07b65c7a489468508604305": _COMMIT,
-    "4daab35c62a3845e8b9400f4dca58b9c9f37e57cd33b2337552557fbb26282e9": _COMMIT,
-}
+# the hashes of its files
+_PUBLISHED = (
+    "0a8186468d21389af432e8c7b399ae42264d1b93a07b65c7a489468508604305",
+    "4daab35c62a3845e8b9400f4dca58b9c9f37e57cd33b2337552557fbb26282e9",
+)
 _SUITE = """\
 # InjecAgent's test cases, imported from a copy of its repository (MIT).
 pack: agent_safety
@@ -75,15 +75,14 @@ class InjecAgentImporter(Importer):
             ValueError: there are no such files, or the descriptions of the tools can't be read.
             OSError: a file can't be read.
         """
-        folder, known = arguments.folder, _tools_in(arguments.folder)
-        data = folder if any(folder.glob("test_cases_*.json")) else folder / "data"
-        sets = [(kind, setting) for setting in _SETTINGS for kind in _ROWS]
-        files = {(kind, setting): data / f"test_cases_{kind}_{setting}.json" for kind, setting in sets}
-        if not any(path.is_file() for path in files.values()):
-            names = "test_cases_dh_base.json, test_cases_ds_base.json or their enhanced forms"
-            raise ValueError(f"{folder}: expected {names}")
+        known = _tools_in(arguments.folder)
+        names = {(kind, setting): f"test_cases_{kind}_{setting}.json" for setting in _SETTINGS for kind in _ROWS}
+        files = {which: path for which, name in names.items() if (path := _file(arguments.folder, name))}
+        if not files:
+            expected = "test_cases_dh_base.json, test_cases_ds_base.json or their enhanced forms"
+            raise ValueError(f"{arguments.folder}: expected {expected}")
         for (kind, setting), path in files.items():
-            if path.is_file() and arguments.setting in {None, setting}:
+            if arguments.setting in {None, setting}:
                 yield from _cases_of(path, kind, setting, known)
 
     def files(self, arguments: argparse.Namespace) -> Mapping[str, str]:
@@ -93,12 +92,9 @@ class InjecAgentImporter(Importer):
 
 
 def _parameters(text: str) -> str:
-    try:
-        if isinstance(parse_literal(text), dict):
-            return text
-    except ValueError:
-        pass
-    raise misfit(f"got {format_value(text)}", "a Python dict")
+    if arguments_of(text) is None:
+        raise misfit(f"got {format_value(text)}", "a Python dict")
+    return text
 
 
 class _Row(Material):
@@ -107,7 +103,7 @@ class _Row(Material):
     model_config = ConfigDict(extra="ignore", alias_generator=lambda name: name.replace("_", " ").title())
 
     tool_parameters: Annotated[Filled, AfterValidator(_parameters)]
-    attack_type: Annotated[Filled, AfterValidator(as_word), Field(min_length=1), Expected("a word")]
+    attack_type: Word
 
 
 class _HarmRow(_Row):
@@ -150,9 +146,7 @@ def _cases_of(
         try:
             row = form.model_validate(data)
         except ValidationError as error:
-            # a lone surrogate can't be printed
-            message = str(first_problem(error, data)).encode("utf-8", "backslashreplace").decode()
-            yield SourceFlaw(place=place, message=message)
+            yield SourceFlaw(place=place, message=escape_unprintable(str(first_problem(error, data))))
             continue
         names = dict.fromkeys((row.user_tool, *row.attacker_tools))
         tools = {"tools": [known[name] for name in names]} if known.keys() >= names.keys() else {}
@@ -164,7 +158,7 @@ def _cases_of(
             "difficulty": "medium" if setting == "base" else "hard",
             "input": {
                 "suite": "injecagent",
-                "version": _PUBLISHED.get(sha256, f"sha256:{sha256[:12]}"),
+                "version": _COMMIT if sha256 in _PUBLISHED else f"sha256:{sha256[:12]}",
                 "ids": {"set": f"{kind}_{setting}", "index": str(index)},
                 "attack": setting,
                 "source": {"file": path.name, "sha256": sha256, "row": index},
@@ -181,18 +175,23 @@ def _cases_of(
         yield CaseDraft(place=place, case=case)
 
 
+def _file(folder: Path, name: str) -> Path | None:
+    """Return a file of InjecAgent's, in a folder or in `data` in it; None without one."""
+    return next((path for path in (folder / name, folder / "data" / name) if path.is_file()), None)
+
+
 def _tools_in(folder: Path) -> dict[str, dict[str, Any]]:
     """Read InjecAgent's descriptions of tools, by name; empty without the file.
 
     Raises:
         ValueError: the file is not a list of toolkits.
     """
-    path = next((path for path in (folder / _TOOLS_FILE, folder / "data" / _TOOLS_FILE) if path.is_file()), None)
+    path = _file(folder, "tools.json")
     if path is None:
         return {}
     try:
         kits = parse_json(read_regular(path, _LIMIT), _LIMIT)
-        tools = [(kit["toolkit"] + tool["name"], tool) for kit in kits for tool in kit["tools"]]
-        return {name: {**tool, "name": name} for name, tool in tools}
-    except (ValueError, RecursionError, KeyError, TypeError):
+        tools = [{**tool, "name": kit["toolkit"] + tool["name"]} for kit in kits for tool in kit["tools"]]
+    except (ValueError, KeyError, TypeError):
         raise ValueError(f"{path}: expected a list of objects with toolkit and tools") from None
+    return {tool["name"]: tool for tool in tools}

@@ -1,34 +1,34 @@
-"""The texts of an InjecAgent case, and Python literals in them, which are read and never run."""
+"""The texts of an InjecAgent case, and the arguments of calls in them."""
 
 from __future__ import annotations
 
 import ast
+import json
 import warnings
+from contextlib import suppress
 from typing import Annotated, Any, Self
 
-from pydantic import Field, StringConstraints, model_validator
+from pydantic import Field, model_validator
 
 from pytest_packbench.model.case import Expected, ListOf, StrictModel, misfit
-from pytest_packbench.model.errors import format_value
 from pytest_packbench.packs.agent_safety.episode import NOT_JSON, plain_json
+from pytest_packbench.packs.agent_safety.model import Filled  # noqa: TC001 - pydantic reads it at run time
 
-Filled = Annotated[str, StringConstraints(pattern=r"\S"), Expected("text")]
 
+def arguments_of(text: str) -> dict[str, Any] | None:
+    """Parse the arguments of a call, in JSON or as a Python literal, which is read and never run.
 
-def parse_literal(text: str) -> Any:
-    """Parse a Python literal as plain JSON: a dict, list, string, number, True, False or None; a tuple becomes a list.
-
-    Raises:
-        ValueError: it is anything else, or larger or deeper than `plain_json` allows.
+    Returns:
+        Plain JSON, in which a tuple is a list; None of anything but a dict, and of one that is larger or deeper than
+        `plain_json` allows.
     """
-    with warnings.catch_warnings():
+    for parse in (json.loads, ast.literal_eval):
         # Python warns about unknown escapes and leaves them as written
-        warnings.simplefilter("ignore")
-        try:
-            # a parser of literals, which runs nothing
-            return plain_json(ast.literal_eval(text.strip()))
-        except (*NOT_JSON, SyntaxError, MemoryError):
-            raise ValueError(f"got {format_value(text)}; expected a Python dict, list, string or number") from None
+        with warnings.catch_warnings(action="ignore"), suppress(*NOT_JSON, SyntaxError, MemoryError):
+            value = plain_json(parse(text.strip()))
+            if isinstance(value, dict):
+                return value
+    return None
 
 
 class Material(StrictModel):
@@ -68,6 +68,5 @@ class Material(StrictModel):
     @property
     def described_tools(self) -> list[dict[str, Any]]:
         """The descriptions of the tools for the agent, the user's tool first."""
-        known = {tool["name"]: tool for tool in self.tools}
-        names = dict.fromkeys((self.user_tool, *self.attacker_tools))
-        return [known.get(name, {"name": name}) for name in names]
+        names = {name: {"name": name} for name in (self.user_tool, *self.attacker_tools)}
+        return list((names | {tool["name"]: tool for tool in self.tools}).values())

@@ -4,20 +4,19 @@ from __future__ import annotations
 
 from typing import Any
 
+_INSUFFICIENT = ("hts_or_questions_missing", "baseline_duty_missing", "insufficient_mutations", "missing_best_option")
 REASONS = {
+    **dict.fromkeys((*_INSUFFICIENT, "mutation_missing_evidence", "missing"), "insufficient_info"),
     **dict.fromkeys(("missing_evidence", "missing_evidence_gate_failed"), "missing_evidence"),
-    "gri_sequence_violation": "ambiguous",
-    "conflicts": "ambiguous",
-    "unsupported": "ambiguous",
+    **dict.fromkeys(("gri_sequence_violation", "conflicts", "unsupported"), "ambiguous"),
     "illegal_evasion_suggestion": "out_of_scope",
 }
-"""The category that a reason of the original means; any other reason means a lack of information."""
-KNOWN = (*REASONS, "hts_or_questions_missing", "baseline_duty_missing", "insufficient_mutations")
-KNOWN = (*KNOWN, "missing_best_option", "mutation_missing_evidence", "missing")
-"""The reasons that have a category of their own; the first of them in a list decides."""
+"""The category that a reason of the original means; the first of these in a list decides.
+
+Other reasons mean a lack of information.
+"""
 UNREACHED = "llm_unavailable"
 _GATES = ("citation_gate_result", "missing_evidence_gate_result")
-_LEVER = "lever_{}"
 
 
 def document(result: dict[str, Any]) -> dict[str, Any]:
@@ -32,25 +31,24 @@ def document(result: dict[str, Any]) -> dict[str, Any]:
 
 
 def _document(result: dict[str, Any]) -> dict[str, Any]:
-    proof = result.get("proof") or {}
-    stated = {**proof, **{key: value for key, value in result.items() if value}}
+    stated = {**(result.get("proof") or {}), **{key: value for key, value in result.items() if value}}
     last = (stated.get("iterations") or [{}])[-1]
     reasons = last.get("rejected_because") or ()
     accepted = last.get("accepted") if last else stated.get("status") == "verified"
     if UNREACHED in reasons and not accepted:
         return {"error": {"kind": UNREACHED, "message": "the model could not be reached"}}
-    gates = {name: next((part[name] for part in (result, proof, last) if part.get(name)), None) for name in _GATES}
-    found = {name: gate and {"ok": bool(gate["ok"])} for name, gate in gates.items()}
+    gates = ((name, stated.get(name) or last.get(name)) for name in _GATES)
+    found = {name: {"ok": bool(gate["ok"])} for name, gate in gates if gate}
     if not accepted:
         # a pipeline that only stopped has refused nothing
         is_refusal = bool(reasons) or stated.get("status") == "refused"
-        first = next((reason for reason in reasons if reason in KNOWN), "")
-        category = REASONS.get(first, "insufficient_info" if reasons else None)
+        known = (REASONS[reason] for reason in reasons if reason in REASONS)
+        category = next(known, "insufficient_info" if reasons else None)
         return {**found, "status": "refused", "refusal": {"category": category}} if is_refusal else {}
     dossier = stated.get("tariff_dossier") or {}
-    trace = dossier.get("gri_trace") or {}
-    stated_order = trace.get("sequence_ok")
-    in_order = False if last.get("sequence_violations") else None if stated_order is None else bool(stated_order)
+    in_order = (dossier.get("gri_trace") or {}).get("sequence_ok")
+    if last.get("sequence_violations"):
+        in_order = False
     base, best = (_part(dossier.get(name) or {}) for name in ("baseline", "optimized"))
     code, delta = (best or base or {}).get("hts_code"), _delta(base, best)
     # a lower rate is a lever, if none is listed
@@ -59,9 +57,9 @@ def _document(result: dict[str, Any]) -> dict[str, Any]:
         **found,
         "status": "verified",
         "tariff_dossier": {
-            "gri_trace": {"sequence_ok": in_order},
+            "gri_trace": {"sequence_ok": None if in_order is None else bool(in_order)},
             "baseline": base,
-            "optimized": best and {**best, "what_if_id": _LEVER.format(1)},
+            "optimized": best and {**best, "what_if_id": "lever_1"},
             "what_if_candidates": [_lever(number, each, code, delta) for number, each in enumerate(levers, 1) if code],
         },
     }
@@ -84,13 +82,12 @@ def _delta(base: dict[str, Any] | None, best: dict[str, Any] | None) -> float:
 def _lever(number: int, plain: dict[str, Any], code: str, delta: float) -> dict[str, Any]:
     """Return a selected lever as a what-if, with proof if each of its plausibility checks passed."""
     checks = (plain.get("gate_results") or {}).get("plausibility") or []
-    listed = [checks] if isinstance(checks, dict) else checks
-    is_proved = bool(listed) and all(check.get("ok") is True for check in listed)
+    passed = [check.get("ok") is True for check in ([checks] if isinstance(checks, dict) else checks)]
     return {
-        "id": _LEVER.format(number),
+        "id": f"lever_{number}",
         "change": "lever",
         "steps": [step.get("label") or "step" for step in plain.get("sequence") or ()],
         "expected_hts": code,
         "estimated_duty_delta": delta,
-        "required_evidence": ["plausibility"] if is_proved else [],
+        "required_evidence": ["plausibility"] if passed and all(passed) else [],
     }
