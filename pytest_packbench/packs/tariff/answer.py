@@ -144,10 +144,10 @@ class Step(StrictModel):
         other = next((code for code in self.candidates if len(code) != width), None)
         if other is not None:
             raise misfit(f"got {dotted(other)} for a {self.level}", f"codes of {width} digits")
-        if (self.outcome == "decided") != (self.chosen is not None):
-            raise misfit(f"the step is {self.outcome}", "a chosen code in a decided step, and in no other")
-        if self.chosen and self.chosen not in self.candidates:
-            raise misfit(f"got {dotted(self.chosen)} as the choice", "one of the step's candidates")
+        is_one = self.chosen in self.candidates if self.outcome == "decided" else self.chosen is None
+        if not is_one:
+            wrong = f"the step is {self.outcome} and chooses {dotted(self.chosen or '') or 'no code'}"
+            raise misfit(wrong, "one of the step's candidates if it is decided, and no code otherwise")
         return self
 
 
@@ -421,12 +421,12 @@ class TariffAnswer(Answer):
     @property
     def failure(self) -> results.Breakdown | None:
         """The infrastructure failure that the pipeline reports; None without one."""
-        return results.Breakdown(kind=self.error.kind, message=self.error.message) if self.error else None
+        return results.Breakdown(**self.error.model_dump()) if self.error else None
 
     @property
     def firings(self) -> tuple[results.Firing, ...]:
         """The rulings of the pipeline's checks, in order."""
-        return tuple(results.Firing(hook=each.hook, decision=each.decision, rule=each.rule) for each in self.trace)
+        return tuple(results.Firing(**each.model_dump(exclude={"iteration"})) for each in self.trace)
 
     @property
     def decided_by(self) -> str:
@@ -438,10 +438,9 @@ class TariffAnswer(Answer):
     @classmethod
     def decided_unread(cls, result: Any) -> str:
         """Return the same of a result that can't be read; empty if its trace can't be read either."""
-        trace = result.get("trace") if isinstance(result, dict) else ()
         try:
-            return cls.model_validate({"status": "refused", "trace": trace}).decided_by
-        except ValidationError:
+            return cls.model_validate({"status": "refused", "trace": result["trace"]}).decided_by
+        except (ValidationError, LookupError, TypeError):
             return ""
 
     @property

@@ -15,7 +15,7 @@ from pytest_packbench.packs.tariff.notation import depth, digits, dotted, is_und
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
-    from pytest_packbench.packs.tariff.answer import Classification, TariffAnswer, WhatIf
+    from pytest_packbench.packs.tariff.answer import Classification, Dossier, TariffAnswer, WhatIf
     from pytest_packbench.packs.tariff.edition import Edition, EditionName, GeneralRate
     from pytest_packbench.packs.tariff.model import (
         ExpectedArticle,
@@ -98,10 +98,20 @@ class Judged:
         return self.case.expected
 
     @property
+    def dossier(self) -> Dossier:
+        """The dossier of the answer; an empty one where there is none."""
+        return self.answer.dossier
+
+    @property
+    def targets(self) -> Sequence[SavingTarget]:
+        """The savings that the case accepts."""
+        return self.expected.savings.targets if self.expected.savings else ()
+
+    @property
     def scored(self) -> Classification | None:
         """The part whose code is scored: the goods as they are, or (`scored_code: final`) after the best change."""
-        dossier = self.answer.dossier
-        return (dossier.optimized if self.rules.scored_code == "final" else None) or dossier.baseline
+        best = self.dossier.optimized if self.rules.scored_code == "final" else None
+        return best or self.dossier.baseline
 
     @property
     def judges_changes(self) -> bool:
@@ -111,11 +121,10 @@ class Judged:
     @cached_property
     def pairs(self) -> tuple[Pair, ...]:
         """Each article of the case with that of the answer: by their names where these are unique, else at best."""
-        wanted, given = self.expected.articles or (), self.answer.dossier.articles
+        wanted, given = self.expected.articles or (), self.dossier.articles
         table = [[self.match(article, item.baseline.hts_code) for item in given] for article in wanted]
-        columns = _by_name(wanted, [item.article for item in given])
-        if columns is None:
-            columns = assign([[match.points + match.depth * _DEPTH_WEIGHT for match in row] for row in table])
+        weights = [[match.points + match.depth * _DEPTH_WEIGHT for match in row] for row in table]
+        columns = _by_name(wanted, [item.article for item in given]) or assign(weights)
         return tuple(
             Pair(article, column, self.match(article, "") if column is None else row[column])
             for article, row, column in zip(wanted, table, columns, strict=True)
@@ -127,13 +136,11 @@ class Judged:
         if not self.expected.articles:
             return (self.match(self.expected, self.scored.hts_code if self.scored else ""),)
         used = {pair.number for pair in self.pairs}
-        codes = [item.baseline.hts_code for item in self.answer.dossier.articles]
-        extra = (
-            Match(EXTRA, 0.0, 0, code, f"{dotted(code)} is of no article of the case")
-            for number, code in enumerate(codes)
-            if number not in used
+        extra = (item.baseline.hts_code for number, item in enumerate(self.dossier.articles) if number not in used)
+        return (
+            *(pair.match for pair in self.pairs),
+            *(Match(EXTRA, 0.0, 0, code, f"{dotted(code)} is of no article of the case") for code in extra),
         )
-        return (*(pair.match for pair in self.pairs), *extra)
 
     @property
     def is_right(self) -> bool:
@@ -155,8 +162,7 @@ class Judged:
         earned, existing = self.rules.scoring, self.edition.existing(code) if self.edition else code
         agreed = max((depth(each, existing) for each in expected.preferred_hts), default=0)
         for level, codes in (("preferred", expected.preferred_hts), ("allowed", expected.allowed_hts or ())):
-            found = next((each for each in codes if existing == code and _fits(code, each)), None)
-            if found is not None:
+            if found := next((each for each in codes if existing == code and _fits(code, each)), None):
                 return Match(level, getattr(earned, level), agreed, code, f"{dotted(code)} matches {found}")
         partial = [(f"ladder_{step}", points) for step, points in earned.ladder.items() if agreed >= int(step)]
         partial += [("chapter", earned.chapter)] if agreed >= _CHAPTER else []
@@ -171,8 +177,7 @@ class Judged:
 
     def target(self, what_if: WhatIf) -> SavingTarget | None:
         """Return the accepted saving to which a what-if leads, by its change and its code; None if it does not."""
-        accepted = self.expected.savings.targets if self.expected.savings else ()
-        by_change = (each for each in accepted if each.change == what_if.change)
+        by_change = (each for each in self.targets if each.change == what_if.change)
         return next((each for each in by_change if is_under(what_if.expected_hts, each.code)), None)
 
     def rate_after(self, what_if: WhatIf) -> float | None:
@@ -188,7 +193,7 @@ class Judged:
 
     def delta(self, what_if: WhatIf) -> float | None:
         """Return the difference that a change makes by the schedule, percentage points; None without both rates."""
-        baseline, after = self.answer.dossier.baseline, self.rate_after(what_if)
+        baseline, after = self.dossier.baseline, self.rate_after(what_if)
         before = self.general(baseline.hts_code) if baseline else None
         return None if before is None or before.pct is None or after is None else after - before.pct
 
@@ -199,20 +204,20 @@ class Judged:
         change is not forbidden where the case accepts it as a saving. A code that matches no article is taken for any
         that is missing or, where none is and no article wants it, for any at all.
         """
-        dossier, everywhere = self.answer.dossier, self.expected.must_not_hts or ()
-        targets = [each.code for each in self.expected.savings.targets] if self.expected.savings else []
+        dossier, pairs = self.dossier, self.pairs
         after = [what_if.expected_hts for what_if in dossier.what_if_candidates]
         after += [dossier.optimized.hts_code] if dossier.optimized else []
         now = (self.scored, *(item.baseline for item in dossier.articles))
-        checked = [(part.hts_code, everywhere) for part in now if part]
-        checked += [(code, everywhere) for code in after if not _any_under(code, targets)]
-        matched = {pair.number: [pair.expected] for pair in self.pairs if pair.match.points}
-        missing = [pair.expected for pair in self.pairs if not pair.match.points]
+        codes = [part.hts_code for part in now if part]
+        codes += [code for code in after if not _any_under(code, [each.code for each in self.targets])]
+        checked = [(code, self.expected.must_not_hts or ()) for code in codes]
+        matched = {pair.number: [pair.expected] for pair in pairs if pair.match.points}
+        missing = [pair.expected for pair in pairs if not pair.match.points]
         for number, item in enumerate(dossier.articles):
             code = item.baseline.hts_code
             is_wanted = _any_under(code, self.expected.all_preferred)
-            possible = matched.get(number) or missing or ([] if is_wanted else [pair.expected for pair in self.pairs])
-            checked += [(code, article.must_not_hts or ()) for article in possible]
+            others = missing or ([] if is_wanted else [pair.expected for pair in pairs])
+            checked += [(code, article.must_not_hts or ()) for article in matched.get(number, others)]
         for code, prefix in dict.fromkeys((code, prefix) for code, prefixes in checked for prefix in prefixes):
             if is_under(code, prefix):
                 yield f"{dotted(code)} is under the forbidden code {prefix}"

@@ -52,5 +52,4 @@ def is_under(code: str, prefix: str) -> bool:
 def depth(left: str, right: str) -> int:
     """Return how many leading digits two codes share: 0, 2, 4, 6, 8 or 10."""
     one, other = digits(left), digits(right)
-    shared = (level for level in LEVELS if len(one) >= level and one[:level] == other[:level])
-    return max(shared, default=0)
+    return max((level for level in LEVELS if len(one) >= level and one[:level] == other[:level]), default=0)

@@ -65,9 +65,7 @@ def duty(case: Judged) -> Iterator[Term]:
 
 def duty_delta(case: Judged) -> float | None:
     """Return the optimised minus the baseline's total rate as stated, percentage points; None if either is missing."""
-    before, after = (
-        part.total if part else None for part in (case.answer.dossier.baseline, case.answer.dossier.optimized)
-    )
+    before, after = (part.total if part else None for part in (case.dossier.baseline, case.dossier.optimized))
     return None if before is None or after is None else after - before
 
 
@@ -76,7 +74,7 @@ def base_rate(case: Judged) -> Iterator[Term]:
 
     It costs points; where a saving is asked for, which is counted from it, the score is 0.
     """
-    for part in case.answer.dossier.baselines if case.is_right else ():
+    for part in case.dossier.baselines if case.is_right else ():
         for fault in list(rate_faults(case, part))[:1]:
             if case.expected.savings is None:
                 yield add("base_rate", case.rules.scoring.base_rate, fault)
@@ -137,7 +135,7 @@ def no_savings(case: Judged) -> Iterator[Term]:
     """Where no saving is expected, the answer offers none: no what-if, no optimised code, no rate below its own."""
     if not case.expected.no_savings_expected:
         return
-    dossier = case.answer.dossier
+    dossier = case.dossier
     found = [f"the what-if {format_value(each.id)}" for each in dossier.what_if_candidates]
     found += [f"the optimised code {dotted(dossier.optimized.hts_code)}"] if dossier.optimized else []
     preference = case.expected.expected_duty_total_rate_pct
@@ -154,10 +152,9 @@ def no_savings(case: Judged) -> Iterator[Term]:
 def what_ifs(case: Judged) -> Iterator[Term]:
     """Each change that would save is one of the request's, changes the goods, and saves what the schedule gives."""
     listed = {change.id for change in case.case.input.options.changes}
-    targets = case.expected.savings.targets if case.expected.savings else ()
-    for each in case.answer.dossier.what_if_candidates if case.judges_changes else ():
+    for each in case.dossier.what_if_candidates if case.judges_changes else ():
         named, delta = f"the what-if {format_value(each.id)}", case.delta(each)
-        if each.estimated_duty_delta < 0 or (delta or 0.0) < 0 or each is case.answer.dossier.chosen:
+        if each.estimated_duty_delta < 0 or (delta or 0.0) < 0 or each is case.dossier.chosen:
             if not each.is_lawful:
                 yield zero("savings_lever", f"{named} changes only the {each.kind}, not the goods")
             elif each.change not in listed:
@@ -165,8 +162,8 @@ def what_ifs(case: Judged) -> Iterator[Term]:
                 yield zero(
                     "savings_lever", f"{named}: {format_value(each.change)} is no change of the request ({known})"
                 )
-            elif targets and not case.target(each):
-                reached = any(target.change == each.change for target in targets)
+            elif case.targets and not case.target(each):
+                reached = any(target.change == each.change for target in case.targets)
                 detail = f"{named}: the change {each.change} does not lead to {dotted(each.expected_hts)}"
                 yield zero("savings_target" if reached else "savings_lever", detail)
         if delta is not None and not is_estimate_of(each.estimated_duty_delta, delta):
@@ -181,7 +178,7 @@ def is_estimate_of(stated: float, delta: float) -> bool:
 
 def saving(case: Judged) -> Iterator[Term]:
     """The optimised code is one that the case accepts, by its change, at the schedule's rate, and saves enough."""
-    dossier, asked = case.answer.dossier, case.expected.savings
+    dossier, asked = case.dossier, case.expected.savings
     best = dossier.optimized
     if best is None:
         if asked:
@@ -203,7 +200,7 @@ def saving(case: Judged) -> Iterator[Term]:
 
 def _optimized_rate(case: Judged, best: Optimized, chosen: WhatIf) -> Iterator[Term]:
     """Yield why the rate of the optimised code is not the schedule's; additional duties may apply to it or not."""
-    general, listed, baseline = case.general(best.hts_code), case.rate_after(chosen), case.answer.dossier.baseline
+    general, listed, baseline = case.general(best.hts_code), case.rate_after(chosen), case.dossier.baseline
     shown = f"the rate of {dotted(best.hts_code)}"
     if listed is None:
         if general is not None and general.pct is None and best.total is not None:
@@ -234,9 +231,9 @@ def _targets(asked: Savings) -> str:
 
 def levers(case: Judged) -> Iterator[Term]:
     """What the case asks of the savings levers: how many, each with steps and proof, the best of several steps."""
-    expected, offered = case.expected, case.answer.dossier.what_if_candidates
+    expected, offered = case.expected, case.dossier.what_if_candidates
     found = [what_if for what_if in offered if what_if.is_lawful]
-    best = case.answer.dossier.chosen or next(iter(found), None)
+    best = case.dossier.chosen or next(iter(found), None)
     steps = len(best.steps) if best else 0
     least = max(expected.min_lever_steps or 0, _SEVERAL if expected.expected_best_is_multi_step else 0)
     counted = pluralize(len(found), "savings lever")

@@ -38,7 +38,7 @@ _MOST_ARTICLES = 20
 
 def contradictory_decision(case: Judged) -> Iterator[Term]:
     """An answer beside a refusal, a refusal that recommends something, or codes in the place of other goods."""
-    answer, dossier = case.answer, case.answer.dossier
+    answer, dossier = case.answer, case.dossier
     if answer.reading.recommended:
         yield zero(
             CONTRADICTORY,
@@ -97,11 +97,10 @@ def process_bonus(case: Judged) -> Iterator[Term]:
     }
     failed = [name for name, found in gates.items() if False in found]
     ran = [name for name, found in gates.items() if True in found]
+    why = f"failed gates: {', '.join(failed)}" if failed else "" if ran else "no critical gate ran"
     if not (case.is_right if case.expected.articles else case.matches[0].level != NO_MATCH):
         why = "not every article matches" if case.expected.articles else "no match"
-        yield note("process_bonus", f"no bonus: {why}")
-    elif failed or not ran:
-        why = f"failed gates: {', '.join(failed)}" if failed else "no critical gate ran"
+    if why:
         yield note("process_bonus", f"no bonus: {why}")
     else:
         yield add("process_bonus", case.rules.scoring.bonus, f"passed gates: {', '.join(ran)}")
@@ -126,7 +125,7 @@ def order_of(answer: TariffAnswer) -> list[str] | None:
 def stated_order(answer: TariffAnswer) -> bool | None:
     """Return what the pipeline's own check of the order found; None if it did not run."""
     stated = [part.gri_trace.sequence_ok for part in (answer.dossier, *answer.dossier.articles)]
-    return False if False in stated else True if True in stated else None
+    return min((ok for ok in stated if ok is not None), default=None)
 
 
 def forbidden_code(case: Judged) -> Iterator[Term]:
@@ -136,13 +135,11 @@ def forbidden_code(case: Judged) -> Iterator[Term]:
 
 def deciding_rule(case: Judged) -> Iterator[Term]:
     """-0.1 where the rule that the case names does not decide, alone and when due, on what the answer gives."""
-    wanted, steps = case.expected.expected_rule, case.answer.dossier.gri_trace.steps
+    wanted, steps = case.expected.expected_rule, case.dossier.gri_trace.steps
     if wanted is None:
         return
-    fault = _rule_fault(wanted, steps, case.scored.hts_code if case.scored and case.is_right else "")
-    if fault:
-        detail = f"{fault}; expected rule {wanted}"
-        yield add("deciding_rule", case.rules.scoring.deciding_rule, detail)
+    if fault := _rule_fault(wanted, steps, case.scored.hts_code if case.scored and case.is_right else ""):
+        yield add("deciding_rule", case.rules.scoring.deciding_rule, f"{fault}; expected rule {wanted}")
     else:
         yield note("deciding_rule", f"rule {wanted} decides, as expected")
 
@@ -171,14 +168,12 @@ def deciding_rules(steps: Sequence[Step]) -> list[str]:
     Rule 6 opens every level below the heading, and rule 5 and the Additional US Rules apply beside others, so none of
     them decides. More than one rule for a level contradict each other.
     """
-    by_level = [_deciding_at(level, steps) for level in WIDTHS]
-    below = next((rules for rules in reversed(by_level[1:]) if rules), [])
+    deciding = [step for step in steps if step.chosen and step.rule not in {_ROUTINE, *BESIDE}]
+    by_level: list[list[str]] = [
+        [*dict.fromkeys(step.rule for step in deciding if step.level == level)] for level in WIDTHS
+    ]
+    below = next(filter(None, reversed(by_level[1:])), [])
     return below if by_level[0] == ["1"] and below else by_level[0]
-
-
-def _deciding_at(level: str, steps: Sequence[Step]) -> list[str]:
-    rules = dict.fromkeys(step.rule for step in steps if step.level == level and step.chosen)
-    return [rule for rule in rules if rule not in BESIDE and rule != _ROUTINE]
 
 
 ALWAYS: tuple[Callable[[Judged], Iterator[Term]], ...] = (contradictory_decision, refusal)
