@@ -80,7 +80,7 @@ class GenericTools(Tools):
             if has_list(criterion) and value is not MISSING
         ]
         if not additions:
-            titles = ", ".join(criterion.title for criterion, _ in missed) or "that fails"
+            titles = ", ".join(criterion.title for criterion, _ in missed) or "in forbidden"
             advice = f"only one_of has a list of accepted values: use it in {CONFIG_NAME}, or change expected by hand"
             raise ValueError(f"the criterion {titles} accepts one value; {advice}")
         return additions

@@ -119,7 +119,9 @@ def _compile_json_path(text: str) -> CompiledPath:
         why, *_ = str(error).splitlines()
         wrong = f'"{text}" is not a valid JSONPath: {why}'
         raise misfit(wrong, "RFC 9535 syntax, such as $.items[*].name") from None
-    if _visits_again(text):
+    # else the values of a document with a million of them could be visited a million times a million times
+    plain = _QUOTED.sub("''", text)
+    if plain.count("..") > 1 or _WIDE.search(_NARROW.sub("$", plain[1:])):
         wrong = f'"{text}" may visit a value many times'
         raise misfit(wrong, "at most one .., and in a filter $ with keys and indexes only")
     is_multiple = not query.singular_query()
@@ -134,15 +136,6 @@ def _compile_json_path(text: str) -> CompiledPath:
 
     keys = _FIRST_KEYS.match(text)
     return CompiledPath(text, find, is_multiple, tuple(_FIRST_KEY.findall(keys[0])) if keys else ())
-
-
-def _visits_again(text: str) -> bool:
-    """Whether a JSONPath may visit a value more often than once for each of its selectors.
-
-    The values of a document with a million of them would be visited a million times a million times otherwise.
-    """
-    plain = _QUOTED.sub("''", text)
-    return plain.count("..") > 1 or _WIDE.search(_NARROW.sub("$", plain[1:])) is not None
 
 
 PathText = Annotated[str, AfterValidator(lambda text: compile_path(text).text)]
