@@ -135,7 +135,7 @@ RATES: Mapping[str, tuple[FigureRow, ...]] = {
             listed="counted",
         ),
         _row(
-            "answers that nobody could read",
+            "unreadable answers",
             "Pairs whose final answer could not be read, or was cut off: neither a refusal nor an answer. Where no"
             " attack landed they show nothing: such a case is vacuous.",
             counts=lambda case: not case.valid,
