@@ -1,8 +1,8 @@
 """A pair of AgentDojo as a world: an agent acts in its environment, AgentDojo's own checkers judge.
 
-There are three ways to act. An agent of the user that calls tools by itself has an environment of its own: when it has
-ended, AgentDojo's own runner gets that environment and the calls, as if a pipeline had made them. A pipeline of the
-user runs in that runner itself, and so does the reference agent, which is a pipeline of ours (`reference`).
+There are three ways to act. An agent of the user calls tools: when it has ended, AgentDojo's own runner gets the
+environment and the calls, as if a pipeline had made them. The reference agent (`agents`) plays in that runner itself,
+and so does a pipeline of the user, with an environment of its own; its calls are those of an agent in the world, too.
 """
 
 from __future__ import annotations
