@@ -29,7 +29,7 @@ from pytest_packbench.model.request import AnswerError, Tool, VerifyContext
 from pytest_packbench.packs.agent_safety import serving, worlds
 from pytest_packbench.packs.agent_safety.agentdojo.importer import Pair, case_of
 from pytest_packbench.packs.agent_safety.agentdojo.suites import suite_of
-from pytest_packbench.packs.agent_safety.agentdojo.target import ADVICE
+from pytest_packbench.packs.agent_safety.agentdojo.upstream import ADVICE
 from pytest_packbench.packs.agent_safety.guards.base import GuardError, GuardRuling
 from pytest_packbench.packs.agent_safety.model import SafetySuiteConfig
 from pytest_packbench.packs.agent_safety.serving import MAX_CALL_BYTES, WorldClosedError

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pytest_packbench.model.request import ModelRequest
-from pytest_packbench.packs.agent_safety.agentdojo.target import defer, install_advice
+from pytest_packbench.packs.agent_safety.agentdojo.upstream import defer, install_advice
 from pytest_packbench.packs.agent_safety.guards.base import GuardError, GuardRuling
 
 if TYPE_CHECKING:
