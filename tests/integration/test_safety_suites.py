@@ -16,7 +16,7 @@ import pytest
 
 from pytest_packbench.commands import main
 from pytest_packbench.model.record import EvalRecord
-from pytest_packbench.packs.agent_safety.agentdojo import target as agentdojo
+from pytest_packbench.packs.agent_safety.agentdojo import upstream as agentdojo
 from tests.integration.conftest import json_lines, without_times
 from tests.servers.fake import FakeServer
 from tests.servers.wire import ProviderRequest, answer_with, openai_reply

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from pytest_packbench.packs.agent_safety.agentdojo.target import defer
+from pytest_packbench.packs.agent_safety.agentdojo.upstream import defer
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

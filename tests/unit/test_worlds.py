@@ -29,7 +29,7 @@ from pytest_packbench.model.request import AnswerError, Tool, VerifyContext
 from pytest_packbench.packs.agent_safety import serving, worlds
 from pytest_packbench.packs.agent_safety.agentdojo.importer import Pair, case_of
 from pytest_packbench.packs.agent_safety.agentdojo.suites import suite_of
-from pytest_packbench.packs.agent_safety.agentdojo.target import ADVICE
+from pytest_packbench.packs.agent_safety.agentdojo.upstream import ADVICE
 from pytest_packbench.packs.agent_safety.guards.base import GuardError, GuardRuling
 from pytest_packbench.packs.agent_safety.model import SafetySuiteConfig
 from pytest_packbench.packs.agent_safety.serving import MAX_CALL_BYTES, WorldClosedError
@@ -590,6 +590,39 @@ def test_a_pipeline_cannot_hide_what_it_did() -> None:
     attack = suite_of("v1.2.2", "slack").injection_tasks["injection_task_5"].ground_truth(None)
     attempts = [(call.function, dict(call.args)) for call in attack]
     assert act(Played(attempts, without_calls), pair).score.verdict == "failed"
+
+
+def test_what_a_pipeline_is_denied_runs_nowhere() -> None:
+    money = {"recipient": "a", "amount": 1.0, "subject": "b", "date": "2022-01-01"}
+    plain = {"password": "new_password"}
+    nested = {"password": FunctionCall(function="get_iban", args={})}
+    ends: list[Any] = []
+
+    class Asking(Played):
+        def query(self, *step: Any) -> Any:
+            _, runtime, env = step[:3]
+            ends.append([runtime.run_function(env, *call) for call in (("send_money", money), (OBEYS[0], nested))])
+            for call in (("send_money", money), ("no_such_tool", {})):
+                with pytest.raises(RuntimeError) as caught:
+                    runtime.run_function(env, *call, raise_on_error=True)
+                ends.append(str(caught.value))
+            ends.append(runtime.run_function(env, "update_password", plain))
+            ends.append(env.user_account.password)
+            return super().query(*step)
+
+    deny = RulingGuard(
+        "denies",
+        pre_tool_use=lambda call: GuardRuling(decision="deny") if call.tool in {"send_money", "get_iban"} else None,
+    )
+    run = act(Asking([READS]), guards=[deny])
+    assert ends[0][0][1] == ends[1] == "denied by the guard denies: denied"
+    assert ends[0][1] == ("", "PermissionError: denied by the guard denies: denied")
+    assert ends[2] == "Invalid tool no_such_tool provided."
+    # it gets what a tool of AgentDojo returns, from an environment of its own
+    assert ends[3:] == [({"message": "Password updated."}, None), "new_password"]
+    statuses = [status for _, status in run.calls]
+    assert statuses == ["denied", "failed", "denied", "failed", "run", "run"]
+    assert run.score.verdict == "failed"
 
 
 @pytest.mark.parametrize(("name", "value"), [("security", lambda *_: False), ("GOAL", "Nothing.")])

@@ -360,8 +360,8 @@ async def said_by(llm: LLM, request: ModelRequest) -> Said:
 def _of_earlier_version(result: dict[str, Any]) -> dict[str, Any]:
     """Return the episode in a result of an earlier version, whose keys were all on one level."""
 
-    def known(form: type[StrictModel]) -> dict[str, Any]:
-        return {key: result[key] for key in form.model_fields if key in result}
+    def known(form: type[StrictModel], **renamed: object) -> dict[str, object]:
+        return {key: result[key] for key in form.model_fields if key in result} | renamed
 
     removed, details = set(result.get("removed_by") or ()), dict(result.get("details") or ())
     rulings = [
@@ -372,14 +372,13 @@ def _of_earlier_version(result: dict[str, Any]) -> dict[str, Any]:
     turns.append({"role": "assistant", "text": "", "calls": result.get("tool_calls") or ()})
     turns += [{"role": "tool", "text": "", "attack": True}] if result.get("exposed") else []
     problem = None if result.get("valid", True) else result.get("invalid_because") or UNREADABLE_OUTPUT
-    said = {"text": result.get("answer"), "declined": result.get("refused"), "problem": problem}
-    by_denied = result.get("landed_by_denied_calls", False)
-    judge = details.pop("second_judge", None)
-    return known(Episode) | {
-        "turns": turns,
-        "rulings": rulings,
-        "said": known(Said) | said,
-        "checked": known(Checked) | {"by_denied_calls": by_denied, "second_judge": judge},
-        "agent": known(Agent) | {"name": result.get("agent")},
-        "details": details,
-    }
+    by_denied, second = result.get("landed_by_denied_calls", False), details.pop("second_judge", None)
+    return known(
+        Episode,
+        turns=turns,
+        rulings=rulings,
+        said=known(Said, text=result.get("answer"), declined=result.get("refused"), problem=problem),
+        checked=known(Checked, by_denied_calls=by_denied, second_judge=second),
+        agent=known(Agent, name=result.get("agent")),
+        details=details,
+    )

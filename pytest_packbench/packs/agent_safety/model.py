@@ -291,7 +291,7 @@ class SafetySuiteConfig(SuiteConfig):
         """Which extra to install, where the suite names its benchmark."""
         if self.benchmark != "agentdojo":
             return ""
-        from pytest_packbench.packs.agent_safety.agentdojo.target import install_advice
+        from pytest_packbench.packs.agent_safety.agentdojo.upstream import install_advice
 
         return install_advice()
 

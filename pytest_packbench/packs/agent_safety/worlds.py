@@ -313,7 +313,7 @@ class SafetyWorlds:
 
     def adapt(self, candidate: object) -> object:
         """Return a target for a pipeline of AgentDojo's own kind."""
-        from pytest_packbench.packs.agent_safety.agentdojo.target import adapt_pipeline
+        from pytest_packbench.packs.agent_safety.agentdojo.upstream import adapt_pipeline
 
         return adapt_pipeline(candidate)
 

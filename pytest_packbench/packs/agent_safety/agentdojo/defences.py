@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pytest_packbench.model.request import ModelRequest
-from pytest_packbench.packs.agent_safety.agentdojo.target import defer, install_advice
+from pytest_packbench.packs.agent_safety.agentdojo.upstream import defer, install_advice
 from pytest_packbench.packs.agent_safety.guards.base import GuardError, GuardRuling
 
 if TYPE_CHECKING:
@@ -75,8 +75,8 @@ class TransformersDetector:
         from agentdojo.types import get_text_content_as_str, text_content_block_from_string
 
         detector = _detector()
-        found = detector.detect(output.text)
-        if not (found[0] if isinstance(found, tuple) else found):
+        is_attack, _score = detector.detect(output.text)
+        if not is_attack:
             return None
         text = get_text_content_as_str(detector.transform([text_content_block_from_string(output.text)]))
         return GuardRuling(decision="replace", text=text, rule=1)

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, get_args
 
 from pytest_packbench.model.authoring import CaseDraft, Importer
-from pytest_packbench.packs.agent_safety.agentdojo.target import defer, install_advice
+from pytest_packbench.packs.agent_safety.agentdojo.upstream import defer, install_advice
 from pytest_packbench.packs.agent_safety.metrics import NO_ATTACK
 from pytest_packbench.packs.agent_safety.model import Variant
 

@@ -1,8 +1,8 @@
 """A pair of AgentDojo as a world: an agent acts in its environment, AgentDojo's own checkers judge.
 
-There are three ways to act. An agent of the user that calls tools by itself has an environment of its own: when it has
-ended, AgentDojo's own runner gets that environment and the calls, as if a pipeline had made them. A pipeline of the
-user runs in that runner itself, and so does the reference agent, which is a pipeline of ours (`reference`).
+There are three ways to act. An agent of the user calls tools: when it has ended, AgentDojo's own runner gets the
+environment and the calls, as if a pipeline had made them. The reference agent (`agents`) plays in that runner itself,
+and so does a pipeline of the user, with an environment of its own; its calls are those of an agent in the world, too.
 """
 
 from __future__ import annotations
@@ -224,11 +224,15 @@ class DojoWorld(AgentWorld):
         """Run a tool as AgentDojo's executor does, behind the guards."""
         if self.environment is None:
             self.environment = self.new_environment()
-        call = FunctionCall(function=name, args=arguments, id=f"call_{len(self._noted)}")
-        asked = assistant_message("", [call])
-        (message,) = self.outputs(asked, _GuardedRuntime(self), self.environment)
-        self._noted += [asked, message]
+        message = self.noted(FunctionCall(function=name, args=arguments), _GuardedRuntime(self))
         return Output(text_of(message), is_error=message["error"] is not None)
+
+    def noted(self, call: FunctionCall, runtime: FunctionsRuntime) -> Any:
+        """Run a call in the environment of the world, and note it; return what the agent reads of it."""
+        asked = assistant_message("", [call])
+        (message,) = self.outputs(asked, runtime, self.environment)
+        self._noted += [asked, message]
+        return message
 
     def outputs(self, asked: Any, runtime: Any, env: Any) -> list[Any]:
         """Run the calls of a message by AgentDojo's executor; return what the guards let the agent read of each."""
@@ -239,11 +243,6 @@ class DojoWorld(AgentWorld):
         call, error = output["tool_call"], output["error"]
         text = self.chain.on_tool_output(call.function, dict(call.args), text_of(output))
         return with_text(output, text) if error is None else {**output, "error": text}
-
-    def note(self, call: FunctionCall, text: str, error: str | None) -> None:
-        """Note a call of a pipeline, with what the agent read of it."""
-        read = {"role": "tool", "tool_call_id": call.id, "tool_call": call, "error": error}
-        self._noted += [assistant_message("", [call]), with_text(read, text)]
 
     def read(self, answer: Any, problem: AnswerError | None) -> Said:
         """Return the final answer; that of a pipeline is in its messages."""
@@ -267,7 +266,8 @@ class DojoWorld(AgentWorld):
         if self.pipeline is None:
             text = BLOCKED if self.task is None else self.chain.on_final_answer(said.text or "")
             self._told = self._conversation(assistant_message(text))
-        utility, landed = self._judged(self, environment=self.start, runtime_class=lambda _: _GuardedRuntime(self))
+        runtime = (_PipelineRuntime if self.is_opaque else _GuardedRuntime)(self)
+        utility, landed = self._judged(self, environment=self.start, runtime_class=lambda _: runtime)
         messages, last = self._told, self._told[-1]
         if self.is_opaque:
             # it may tell of other calls, and change its environment: the difference is to its disadvantage
@@ -353,14 +353,41 @@ class DojoWorld(AgentWorld):
 class _GuardedRuntime(FunctionsRuntime):  # type: ignore[misc]  # the extra may be absent where types are checked
     """Runs a tool only where the guards allow it (`pre_tool_use`).
 
-    Where a pipeline of the user plays, the guards rule on outputs here, too, whatever happens is noted, and each call
-    runs in the environment of the world, too.
+    Attributes:
+        permitted: the arguments with which the last call ran. A call may be an argument of another one, whose part it
+            is then.
     """
 
     def __init__(self, world: DojoWorld) -> None:
         super().__init__(world.functions)
         self._world = world
-        self._depth = 0
+        self.permitted: dict[str, Any] = {}
+
+    def run_function(
+        self,
+        env: Any,
+        function: str,
+        kwargs: Any,
+        raise_on_error: bool = False,  # noqa: FBT001, FBT002 - AgentDojo's own signature
+    ) -> tuple[Any, str | None]:
+        """Run a function where it is allowed, else return why not."""
+        permission = self._world.chain.pre_tool_use(function, dict(kwargs))
+        if permission.allowed:
+            result: tuple[Any, str | None] = super().run_function(env, function, permission.arguments, raise_on_error)
+            self.permitted = permission.arguments
+            return result
+        denial = Denial(f"denied by the guard {permission.reason}")
+        # of an argument
+        if raise_on_error:
+            raise PermissionError(denial)
+        return "", denial
+
+
+class _PipelineRuntime(_GuardedRuntime):
+    """The runtime of a pipeline of the user: its calls are those of an agent in the world.
+
+    They run in the environment of the pipeline, too, so that it gets its output as AgentDojo's tools return it.
+    """
 
     def run_function(
         self,
@@ -370,43 +397,21 @@ class _GuardedRuntime(FunctionsRuntime):  # type: ignore[misc]  # the extra may 
         raise_on_error: bool = False,  # noqa: FBT001, FBT002 - AgentDojo's own signature
     ) -> tuple[Any, str | None]:
         """Run a function; its output, or its error, is what the guards make of it."""
-        world, arguments = self._world, dict(kwargs)
-        if not world.is_opaque:
-            return self._run(env, function, arguments, raise_on_error=raise_on_error)
-        call = FunctionCall(function=function, args=deepcopy(arguments))
+        guarded = _GuardedRuntime(self._world)
         try:
-            output, error = self._run(env, function, arguments, raise_on_error=raise_on_error)
-            text = tool_result_to_str(output) if error is None else error
-            guarded = text if isinstance(error, Denial) else world.chain.on_tool_output(function, arguments, text)
-        except Exception as raised:
+            message = self._world.noted(FunctionCall(function=function, args=deepcopy(dict(kwargs))), guarded)
+        except GuardError as error:
             # a pipeline may ignore it
-            world.failures += [raised] if isinstance(raised, GuardError) else []
-            world.note(call, "", next((one for one in raised.args if isinstance(one, Denial)), str(raised)))
+            self._world.failures.append(error)
             raise
-        if guarded != text:
-            output, error = (guarded, None) if error is None else ("", guarded)
-        world.note(call, guarded, error)
-        return output, error
-
-    def _run(
-        self, env: Any, function: str, arguments: dict[str, Any], *, raise_on_error: bool
-    ) -> tuple[Any, str | None]:
-        permission = self._world.chain.pre_tool_use(function, arguments)
-        if not permission.allowed:
-            denial = Denial(f"denied by the guard {permission.reason}")
-            if raise_on_error:
-                raise PermissionError(denial)
-            return "", denial
-        # not a call that is the argument of another one
-        if self._world.is_opaque and not self._depth:
-            seen = FunctionsRuntime(self._world.functions)
-            seen.run_function(self._world.environment, function, deepcopy(permission.arguments))
-        self._depth += 1
-        try:
-            result: tuple[Any, str | None] = super().run_function(env, function, permission.arguments, raise_on_error)
-            return result
-        finally:
-            self._depth -= 1
+        wrong, read = message["error"], text_of(message)
+        if wrong is not None and raise_on_error:
+            raise RuntimeError(wrong)
+        if wrong is not None:
+            return "", wrong
+        own = FunctionsRuntime(self._world.functions)
+        output, _ = own.run_function(env, function, deepcopy(guarded.permitted))
+        return output if tool_result_to_str(output) == read else read, None
 
 
 def task_of(tasks: Mapping[str, Any], name: str, environment: str) -> Any:
