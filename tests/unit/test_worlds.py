@@ -437,6 +437,7 @@ def test_the_world_is_served_as_json_and_only_to_the_agent(monkeypatch: pytest.M
             read=http(url, f"/tools/{READS[0]}", READS[1]),
             unknown=http(url, "/tools/no%2Fsuch", {}),
             not_json=http(url, "/tools/get_iban", b"{"),
+            not_utf8=http(url, "/tools/get_iban", b'{"x": "\xed\xa0\x80"}'),
             not_an_object=http(url, "/tools/get_iban", [1]),
             too_long=http(url, "/tools/get_iban", b" " * (MAX_CALL_BYTES + 1)),
             method=http(url, "/tools/get_iban"),
@@ -453,7 +454,7 @@ def test_the_world_is_served_as_json_and_only_to_the_agent(monkeypatch: pytest.M
     run = act(agent)
     has_mcp = find_spec("mcp") is not None
     assert {name: status for name, (status, _) in answers.items()} == {
-        "described": 200, "read": 200, "unknown": 200, "not_json": 200, "not_an_object": 200, "too_long": 413,
+        "described": 200, "read": 200, "unknown": 200, "not_json": 200, "not_utf8": 200, "not_an_object": 200, "too_long": 413,
         "method": 405, "elsewhere": 404, "stream": 405 if has_mcp else 501,
         "mcp_form": 400 if has_mcp else 501, "secret": 404, "host": 421, "origin": 403, "mcp_origin": 403,
     }  # fmt: skip
@@ -461,8 +462,9 @@ def test_the_world_is_served_as_json_and_only_to_the_agent(monkeypatch: pytest.M
     assert answers["read"][1]["error"] is False
     assert answers["unknown"][1] == {"output": "Invalid tool no/such provided.", "error": True}
     # an agent is told of its mistake by each door as by the others
-    assert answers["not_json"][1]["output"].startswith("the arguments can't be read: ")
-    assert answers["not_json"][1]["error"] is answers["not_an_object"][1]["error"] is True
+    for name in ("not_json", "not_utf8", "not_an_object"):
+        assert answers[name][1]["error"] is True
+        assert answers[name][1]["output"].startswith("the arguments ")
     assert (run.episode.exposed, run.calls) == (True, [(READS[0], "run"), ("no/such", "failed")])
     assert run.result["details"]["doors"] == ["http"]
     with pytest.raises(ConnectionRefusedError):

@@ -373,7 +373,9 @@ def _annotation(schema: dict[str, Any], *, optional: bool) -> Any:
 def _arguments(arguments: object) -> dict[str, Any] | str:
     """Return a copy of the arguments of a call; a text that tells the agent its mistake where they are no object."""
     try:
-        if isinstance(arguments, str | bytes):
+        if isinstance(arguments, bytes):
+            arguments = arguments.decode("utf-8-sig")
+        if isinstance(arguments, str):
             arguments = json.loads(arguments) if arguments.strip() else None
         checked = {} if arguments is None else plain_json(arguments)
     except NOT_JSON as error:
