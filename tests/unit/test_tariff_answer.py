@@ -133,6 +133,7 @@ DOSSIERS: dict[str, tuple[Json, str]] = {
     "an article": ({"articles": [{"article": "a shoe"}]}, "contradictory_decision"),
     "a code beside a fault": ({"baseline": {"hts_code": RIGHT, "confidence": 100.0}}, "contradictory_decision"),
     "a code under an unknown key": ({"recommended": RIGHT}, "unreadable_answer"),
+    "half of a surrogate pair as a key": ({"\ud800": RIGHT}, "unreadable_answer"),
     "an object in the place of a text": ({"product_summary": {"hts_code": RIGHT}}, "unreadable_answer"),
     "a list in the place of a text": ({"assumptions": [[RIGHT]]}, "unreadable_answer"),
 }

@@ -487,7 +487,8 @@ def beside_refusal(dossier: object) -> tuple[Reading, object]:
     except ValidationError as error:
         details = error.errors(include_url=False)
         if recommended or not any(map(_hides, details)):
-            faulty = {detail["loc"][0] for detail in details}
+            # a key that is no valid text has no place: it stays
+            faulty = {step for detail in details for step in detail["loc"][:1]}
             kept = {key: value for key, value in plain.items() if key not in faulty}
             return Reading(recommended, tuple(map(str, validation_problems(error, Dossier)))), kept
     return Reading(recommended), dossier
