@@ -76,12 +76,16 @@ def test_an_invented_code_has_a_level_a_depth_and_a_metric_of_its_own() -> None:
 def test_the_schedule_has_codes_and_rates() -> None:
     edition = load_edition("us_2026_revision_10")
     assert edition is load_edition("us_2026_revision_10")
-    assert [edition.existing(code) for code in ("6404119020", "6404119099", "0101300000", "7704", "64041")] == [
+    # the last two: a line without suffixes
+    codes = ("6404119020", "6404119099", "0101300000", "7704", "64041", "9101114000", "9101114010")
+    assert [edition.existing(code) for code in codes] == [
         "6404119020",
         "64041190",
         "0101300000",
         "",
         "6404",
+        "9101114000",
+        "91011140",
     ]
     assert [
         edition.rate(code) for code in ("64041190", "6404119020", "0102294024", "98020091", "6404", "6404119099")

@@ -54,6 +54,13 @@ def _refuse(flaws: Iterable[Flaw]) -> None:
         raise ValidationError.from_exception_data("tariff", details)
 
 
+def _not_blank(value: str) -> str:
+    # not a pattern, which refuses half of a surrogate pair
+    if not value.strip():
+        raise ValueError(value)
+    return value
+
+
 def _range(value: tuple[float, ...]) -> tuple[float, ...]:
     low, high = value
     if low > high:
@@ -115,7 +122,12 @@ class Options(StrictModel):
 class TariffInput(StrictModel):
     """The verify request of a tariff case: the goods as an importer describes them."""
 
-    input: Annotated[str, StringConstraints(pattern=r"\S"), Expected("a description of the goods, in whole characters")]
+    input: Annotated[
+        str,
+        AfterValidator(_not_blank),
+        Expected("a description of the goods"),
+        Field(json_schema_extra={"pattern": r"\S"}),
+    ]
     options: Options = Options()
     evidence: ListOf[Evidence] = ()
 
