@@ -471,14 +471,9 @@ def problem_of(pack: Pack) -> str:
     return f"{kind.__qualname__} lacks {', '.join(missing)}; see docs/packs.md" if missing else ""
 
 
-def _is(method: object, default: object) -> bool:
-    """Return whether a method of an object is a default."""
-    return getattr(method, "__func__", None) is default
-
-
 def has_paired_figures(pack: Pack) -> bool:
     """Return whether a pack has figures of what changed between two runs."""
-    return not _is(pack.metrics.paired_figures, Metrics.paired_figures)
+    return type(pack.metrics).paired_figures is not Metrics.paired_figures
 
 
 def _named_values(value: Any) -> Iterator[str]:
@@ -544,7 +539,7 @@ def panels_of(pack: Pack, results: Iterable[Result], figures: Sequence[Figure]) 
         Exception: anything else that the pack raises.
     """
     metrics = pack.metrics
-    if _is(metrics.panels, Metrics.panels):
+    if type(metrics).panels is Metrics.panels:
         return ()
     return _instances(metrics.panels(_summaries(pack, results), figures), Panel, "panels")
 

@@ -24,10 +24,10 @@ MISBEHAVING_PACK = """
             raise pytest.exit.Exception("enough")
         return original(self, case)
 
-    def facts(self, case, *others, original=Toy.facts):
-        if case.id.startswith("bad_record"):
-            return RecordFacts(attack_category="\\ud800", expected="comply_safe", agent_decision="comply_safe")
-        return original(self, case, *others)
+    def facts(self, case, answer, terms, original=Toy.facts):
+        if case.id.startswith("bad_record") and answer is not None:
+            return RecordFacts(attack_category="\\ud800")
+        return original(self, case, answer, terms)
 
     from pytest_packbench import Case
 

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class ToyAnswer(Answer, extra="ignore"):
-    points: float
+    points: Any
     word: str = ""
     down: bool = False
 

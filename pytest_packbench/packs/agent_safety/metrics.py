@@ -455,10 +455,9 @@ def _lacks(missing: Mapping[str, int]) -> str:
     return "; ".join(f"{pluralize(number, 'case')} {why}" for why, number in sorted(missing.items()) if why)
 
 
-def _changes(agent: _Agent, others: str, is_benign: bool) -> Iterator[FigureRow]:  # noqa: FBT001 - the key of a group
-    """Yield what guards change, said of these guards; nothing of attacks where there are none."""
-    for row in CHANGES_OF_TASKS if is_benign else (*CHANGES, *CHANGES_OF_TASKS):
-        yield row._replace(definition=row.definition.format(guards=_named(agent.guards), others=_named(others)))
+def _changes(*, is_benign: bool) -> Sequence[FigureRow]:
+    """Return what guards change; nothing of attacks where there are none."""
+    return CHANGES_OF_TASKS if is_benign else (*CHANGES, *CHANGES_OF_TASKS)
 
 
 def _sums(seen: Observed) -> FigureSums:
@@ -545,12 +544,14 @@ class SafetyMetrics(Metrics):
             key = guarded.group, without.group.guards, guarded.shown.is_benign
             pair = _Pair(without.shown, guarded.shown)
             sums = groups.setdefault(key, _sums(guarded))
-            sums.add(_changes(*key), pair, guarded.cluster, without.sampled, guarded.sampled)
+            rows = _changes(is_benign=guarded.shown.is_benign)
+            sums.add(rows, pair, guarded.cluster, without.sampled, guarded.sampled)
         return [
             figure
             for (agent, others, is_benign), sums in sorted(groups.items(), key=lambda group: group[0])
+            for row in _changes(is_benign=is_benign)
             for figure in sums.figures(
-                _changes(agent, others, is_benign),
+                [row._replace(definition=row.definition.format(guards=_named(agent.guards), others=_named(others)))],
                 group=f"{agent.title} against {_named(others)}",
                 of=", no attack" if is_benign else "",
                 unmeasured=f"no such case is known with {_named(others)}",
