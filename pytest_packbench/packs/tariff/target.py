@@ -180,15 +180,11 @@ def _document(iterations: Sequence[Iteration]) -> dict[str, Any]:
         return {"unreadable": f"none of {len(iterations)} answers is a proposal: {'; '.join(last.findings)}", **course}
     # what an earlier proposal recommends is not given beside a refusal
     hidden = _DECISION if last.status == "verified" else {*_DECISION, *RECOMMENDING}
-    proposal, order = reported.proposal, reported.found("gri_sequence")
-    dossier = proposal and proposal.model_dump(mode="json", exclude=hidden, exclude_defaults=True)
-    if dossier and order:
-        for part in (dossier, *dossier.get("articles", ())):
-            part.get("gri_trace", {})["sequence_ok"] = order["ok"]
+    proposal = reported.proposal
     return {
         "status": "verified" if last.status == "verified" else "refused",
         "refusal": _refusal(iterations),
-        "tariff_dossier": dossier,
+        "tariff_dossier": proposal and proposal.model_dump(mode="json", exclude=hidden, exclude_defaults=True),
         **{key: reported.found(gate) for key, gate in _EVIDENCE_GATES.items()},
         **course,
     }
