@@ -36,6 +36,7 @@ from pytest_packbench.packs.generic.rules import (
     as_list,
     called,
     import_libraries,
+    json_equal,
     schema_error,
     schema_flaw,
 )
@@ -49,7 +50,6 @@ from pytest_packbench.packs.generic.values import (
     Location,
     PathText,
     compile_path,
-    json_equal,
     refused,
     require_json,
 )
