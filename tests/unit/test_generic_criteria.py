@@ -13,8 +13,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pytest_packbench.model.errors import format_value
+from pytest_packbench.packs.generic.rules import hashable, json_equal
 from pytest_packbench.packs.generic.suite import Comparing, Criterion, Forbidden
-from pytest_packbench.packs.generic.values import CriterionError, hashable, json_equal
+from pytest_packbench.packs.generic.values import CriterionError
 from tests.unit.generic_suites import score_of, suite
 
 if TYPE_CHECKING:

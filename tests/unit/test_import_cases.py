@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 
 from pytest_packbench.commands import main
 from pytest_packbench.commands.authoring import CheckedCase, Destination
-from pytest_packbench.model.authoring import CaseDraft, Importer, case_id
+from pytest_packbench.model.authoring import CaseDraft, Importer, SourceDoubt, case_id
 from pytest_packbench.model.case import CASE_ID
 from pytest_packbench.packs.generic.importer import Csv
 from pytest_packbench.packs.generic.pack import GenericPack
@@ -127,7 +127,10 @@ def test_cells_survive_writing_and_reading(
     parser = ArgumentParser()
     Csv().add_arguments(parser)
     read = Csv().read(parser.parse_args([str(path), "--input", "a", "--expected", "b"]))
-    assert [(one.case["input"], one.case["expected"]) if isinstance(one, CaseDraft) else one for one in read] == rows
+    # what looks like an error of a spreadsheet is a doubt beside its row
+    drafts = [one for one in read if not isinstance(one, SourceDoubt)]
+    assert [(one.case["input"], one.case["expected"]) for one in drafts if isinstance(one, CaseDraft)] == rows
+    assert len(drafts) == len(rows)
 
 
 def test_a_cell_may_contain_a_document_of_which_the_beginning_is_shown(capsys: pytest.CaptureFixture[str]) -> None:

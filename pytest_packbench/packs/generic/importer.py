@@ -6,24 +6,32 @@ import csv
 import re
 from abc import abstractmethod
 from io import StringIO
+from itertools import product
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 from pytest_packbench.cases.load import parse_json
 from pytest_packbench.files import CASE, LIMITS, canonical_sha256, read_regular
-from pytest_packbench.model.authoring import CaseDraft, Importer, SourceFlaw, case_id
+from pytest_packbench.model.authoring import CaseDraft, Importer, SourceDoubt, SourceFlaw, SourceRemark, case_id
 from pytest_packbench.model.errors import format_value, json_pointer, pluralize
 from pytest_packbench.packs.generic.values import GENERIC, MISSING, compile_path
 
 if TYPE_CHECKING:
     import argparse
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator, Mapping, Sequence
 
 TAB = "tab"
 _TARGET = "\n# the pipeline under test\n# target: package.module:function\n"
 _BOM = "\ufeff"
 _CONTENT_HASH = 10
 _TAG_SEPARATOR = re.compile(r"[,;]")
+# how a spreadsheet is told the delimiter, in a first line that is no row
+_DELIMITER_LINE = "(?i)sep=.?"
+_DOUBTS = {
+    "the blanks around it are kept": r"(?s)\s.*|.*\s",
+    "an error of a spreadsheet": r"#[A-Z/0]+[!?]|#N/A|#GETTING_DATA|#+|Err:[0-9]{3}",
+    "a number that a spreadsheet shortened": r"[+-]?[0-9]+([.,][0-9]+)?E[+-][0-9]{2,}",
+}
 # what a case has beside input and expected: in the column of that name if there is one, else this value; the source is
 # the name of the file, whatever its columns
 _DEFAULTS = {"id": "", "case_type": "plain", "difficulty": "medium", "tags": "", "source": "", "date": ""}
@@ -54,15 +62,25 @@ class _Table(Importer):
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
         """Declare the file, and what is in which column."""
-        word, about = self.column, self.columns
         parser.add_argument("file", type=Path, metavar="FILE")
-        several, either = f"{word}[,{word}] or NAME={word}", f"{word} or =VALUE"
-        what = "one is used as the value itself, several (or NAME=) become an object"
+        several, either = f"{self.column}[,{self.column}] or NAME={self.column}", f"{self.column} or =VALUE"
         for option, metavar, text in (
-            ("--id", word, f"{about}; default: id if it exists, else the position and a hash of the content"),
-            ("--input", several, f"{about}: {what}; default: input"),
+            (
+                "--id",
+                self.column,
+                f"{self.columns}; default: id if it exists, else the position and a hash of the content",
+            ),
+            (
+                "--input",
+                several,
+                f"{self.columns}: one is used as the value itself, several (or NAME=) become an object; default: input",
+            ),
             ("--expected", several, "same as --input; default: expected"),
-            ("--case-type", either, f"{about}, or =VALUE for all cases; default: case_type if it exists, else =plain"),
+            (
+                "--case-type",
+                either,
+                f"{self.columns}, or =VALUE for all cases; default: case_type if it exists, else =plain",
+            ),
             ("--difficulty", either, "easy, medium, hard or expert; default: difficulty if it exists, else =medium"),
             ("--tags", either, "a list, or a string with commas or semicolons; default: tags if it exists"),
             ("--source", either, "the source of the expected answer; default: the name of the file"),
@@ -76,16 +94,17 @@ class _Table(Importer):
             parser.add_argument(option, metavar=metavar, help=text, **several_times)
         parser.set_defaults(as_json=[], omit_empty=False)
 
-    def read(self, arguments: argparse.Namespace) -> Iterator[CaseDraft | SourceFlaw]:
-        """Yield one draft per row.
+    def read(self, arguments: argparse.Namespace) -> Iterator[CaseDraft | SourceRemark]:
+        """Yield one draft per row, and what is wrong or in doubt.
 
         Raises:
             ValueError: the file isn't such a table, or a requested column is missing.
             OSError: it can't be read.
         """
         number = 0
-        for number, row in enumerate(self.rows(arguments), start=1):
-            if isinstance(row, SourceFlaw):
+        for row in self.rows(arguments):
+            number += not isinstance(row, SourceDoubt)
+            if isinstance(row, SourceRemark):
                 yield row
                 continue
             try:
@@ -106,8 +125,8 @@ class _Table(Importer):
         return {"suite.yaml": yaml.safe_dump(rules, sort_keys=False, allow_unicode=True) + _TARGET}
 
     @abstractmethod
-    def rows(self, arguments: argparse.Namespace) -> Iterator[_Row | SourceFlaw]:
-        """Yield the rows, and a flaw for what is none."""
+    def rows(self, arguments: argparse.Namespace) -> Iterator[_Row | SourceRemark]:
+        """Yield the rows, a flaw for what is none, and a doubt for what may not be what its author wrote."""
 
 
 class Csv(_Table):
@@ -121,17 +140,26 @@ class Csv(_Table):
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
         """Declare the file, its format, and the columns."""
         super().add_arguments(parser)
-        what = "whose cells contain JSON: numbers, true, null, lists; other cells are strings"
-        about = f"a column (or several, separated by commas) {what}"
-        parser.add_argument("--json", dest="as_json", action="extend", type=_words, metavar="COLUMN", help=about)
-        about = "leave empty cells out of input and expected"
-        parser.add_argument("--omit-empty", action="store_true", help=about)
-        about = f"the character between cells (default: a comma), or the word {TAB}"
-        parser.add_argument("--delimiter", default=",", metavar="CHAR", help=about)
+        parser.add_argument(
+            "--json",
+            dest="as_json",
+            action="extend",
+            type=_words,
+            metavar="COLUMN",
+            help="a column (or several, separated by commas) whose cells contain JSON: numbers, true, null, lists; "
+            "other cells are strings",
+        )
+        parser.add_argument("--omit-empty", action="store_true", help="leave empty cells out of input and expected")
+        parser.add_argument(
+            "--delimiter",
+            default=",",
+            metavar="CHAR",
+            help=f"the character between cells (default: a comma), or the word {TAB}",
+        )
         parser.add_argument("--encoding", default="utf-8", help="the encoding of the file (default: utf-8)")
 
-    def rows(self, arguments: argparse.Namespace) -> Iterator[_Row | SourceFlaw]:
-        """Yield the rows below the header, without those that have no text.
+    def rows(self, arguments: argparse.Namespace) -> Iterator[_Row | SourceRemark]:
+        """Yield the rows below the header, without those that have no text, and doubts about compared cells.
 
         Raises:
             ValueError: the file is empty, lacks a column, has one twice, or isn't in this format.
@@ -139,6 +167,9 @@ class Csv(_Table):
         """
         records = _records(arguments)
         header = next(records, _Row(str(arguments.file), []))
+        if isinstance(header, _Row) and re.fullmatch(_DELIMITER_LINE, "".join(header.values)):
+            yield SourceDoubt(place=header.place, message="names the delimiter, for spreadsheets only; it is no row")
+            header = next(records, header)
         if isinstance(header, SourceFlaw):
             raise ValueError(f"{header.place}: {header.message}")  # noqa: TRY004 - what is wrong with the first line
         names = [cell.strip() for cell in header.values]
@@ -154,7 +185,9 @@ class Csv(_Table):
                 yield record
             elif len(record.values) == len(names):
                 cells = zip(names, record.values, strict=True)
-                yield record._replace(values={name: cell for name, cell in cells if name})
+                row = record._replace(values={name: cell for name, cell in cells if name})
+                yield row
+                yield from _doubts(row, compared, arguments.as_json)
             else:
                 counts = f"{pluralize(len(record.values), 'cell')}, but {len(names)} in the header"
                 hint = "quote cells that contain a delimiter or a line end"
@@ -169,7 +202,7 @@ class Jsonl(_Table):
     column = "KEY"
     columns = "a key, or a JSON pointer such as /messages/0/text"
 
-    def rows(self, arguments: argparse.Namespace) -> Iterator[_Row | SourceFlaw]:
+    def rows(self, arguments: argparse.Namespace) -> Iterator[_Row | SourceRemark]:
         """Yield the objects: of the lines that are not blank, or the members of a JSON list.
 
         Raises:
@@ -226,6 +259,14 @@ def _records(arguments: argparse.Namespace) -> Iterator[_Row | SourceFlaw]:
         csv.field_size_limit(previous_limit)
 
 
+def _doubts(row: _Row, names: Sequence[str], as_json: Sequence[str]) -> Iterator[SourceDoubt]:
+    """Yield why cells of a row may not be what their author wrote."""
+    for name, (reason, pattern) in product(names, _DOUBTS.items()):
+        cell = row.values[name]
+        if re.fullmatch(pattern, cell.strip() if name in as_json else cell):
+            yield SourceDoubt(place=row.place, message=f"{format_value(name)} is {format_value(cell)}: {reason}")
+
+
 def _words(text: str) -> list[str]:
     """Divide the value of an option at its commas."""
     return [word.strip() for word in text.split(",") if word.strip()]
@@ -262,8 +303,8 @@ def _draft(row: _Row, number: int, arguments: argparse.Namespace) -> CaseDraft:
         tags = list(dict.fromkeys(filter(None, map(str.strip, _TAG_SEPARATOR.split(tags)))))
     notes = {"source": given["source"], "date": given["date"] or None, "tags": tags or None}
     parts = {
-        "input": _combined(row, arguments, "input", "input"),
-        "expected": _combined(row, arguments, "expected", "expected value"),
+        "input": _combined(row, arguments, "input"),
+        "expected": _combined(row, arguments, "expected"),
     }
     content = "" if given_id else canonical_sha256([*parts.values()])[:_CONTENT_HASH]
     case = {
@@ -280,28 +321,28 @@ def _draft(row: _Row, number: int, arguments: argparse.Namespace) -> CaseDraft:
 def _given(row: _Row, arguments: argparse.Namespace, name: str) -> Any:
     """Return what an option, or a row, says of something that a case has beside input and expected."""
     column = getattr(arguments, name)
-    if not column:
-        default = arguments.file.name if name == "source" else _DEFAULTS[name]
-        column = name if name in row.values and name != "source" else f"={default}"
+    if not column and name == "source":
+        return arguments.file.name
+    column = column or (name if name in row.values else f"={_DEFAULTS[name]}")
     value = column[1:] if column.startswith("=") else _cell(row, arguments, column)
     if name == "tags" and not isinstance(value, str):
         return value
-    if isinstance(value, bool) or not isinstance(value, str | int | float):
-        raise ValueError(f"the {name} is {format_value(value)}; expected a string or a number")  # noqa: TRY004 - likewise
+    if type(value) not in {str, int, float}:
+        raise ValueError(f"the {name} is {format_value(value)}; expected a string or a number")
     return str(value).strip()
 
 
-def _combined(row: _Row, arguments: argparse.Namespace, part: str, what: str) -> Any:
+def _combined(row: _Row, arguments: argparse.Namespace, part: str) -> Any:
     """Return the value of a case's `input` or `expected`; empty strings are refused unless they are left out."""
     columns = _columns(arguments, part)
     values = {key: _cell(row, arguments, name) for key, name in columns.items()}
     present = {key: value for key, value in values.items() if not (value == "" and arguments.omit_empty)}
     for key, value in present.items():
         if isinstance(value, str) and not value.strip():
-            raise ValueError(f'the {what} is empty at "{columns[key]}"; add a value, remove the row, or leave it out')
+            raise ValueError(f'the {part} value is empty at "{columns[key]}"; add one, remove the row, or leave it out')
     combined = present.get("") if "" in columns else present
     if combined in (None, {}) or (combined == [] and part == "input"):
-        raise ValueError(f"the {what} is empty: {format_value(combined)}; add a value, or remove the row")
+        raise ValueError(f"the {part} value is empty: {format_value(combined)}; add a value, or remove the row")
     return combined
 
 

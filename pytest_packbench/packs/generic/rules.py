@@ -24,17 +24,14 @@ from pytest_packbench.packs.generic.values import (
     MISSING,
     TEXT,
     CriterionError,
-    hashable,
     import_extra,
     imported,
-    is_number,
-    json_equal,
     leaves,
     truncate,
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Hashable, Iterator, Sequence
     from types import UnionType
 
     from pytest_packbench.model.case import Location
@@ -119,6 +116,26 @@ class Rule(NamedTuple):
     later: tuple[str, ...] = ()
     libraries: tuple[str, ...] = ()
     extra: str = GENERIC
+
+
+def json_equal(left: Any, right: Any) -> bool:
+    """Whether two JSON values are equal: 1 and 1.0 are, 1 and true are not."""
+    # Python's own comparison is fast, and wrong for booleans only
+    return left == right and hashable(left) == hashable(right)
+
+
+def hashable(value: Any) -> Hashable:
+    """Return a hashable object that is equal for equal JSON values only."""
+    if isinstance(value, dict):
+        return "object", frozenset((name, hashable(member)) for name, member in value.items())
+    if isinstance(value, list):
+        return "list", tuple(hashable(element) for element in value)
+    return isinstance(value, bool), value
+
+
+def is_number(value: Any) -> bool:
+    """Whether a value of plain JSON, which is finite, is a number; booleans are not numbers."""
+    return type(value) in {int, float}
 
 
 def _fold(value: Any, options: Any) -> Any:

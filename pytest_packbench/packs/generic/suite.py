@@ -48,6 +48,7 @@ from pytest_packbench.packs.generic.rules import (
     as_list,
     called,
     import_libraries,
+    json_equal,
     schema_error,
     schema_flaw,
 )
@@ -59,7 +60,6 @@ from pytest_packbench.packs.generic.values import (
     JsonValue,
     PathText,
     compile_path,
-    json_equal,
     require_json,
 )
 
