@@ -308,13 +308,11 @@ def answer_facts(judged: Judged) -> dict[str, Any]:
     accepted = answer.status == "verified"
     given = judged.scored.hts_code if accepted and judged.scored else None
     right = _nearest(expected, given) if expected.expected_accept else None
-    known = None if given is None or right is None else duty_gap(given, right, edition)
-    articles: list[dict[str, str | None]] = []
-    if expected.articles and accepted:
-        articles = [_article(pair.expected, pair.match.code or None) for pair in judged.pairs]
-        # an article too many has no expected code to be compared with
-        is_extra = any(match.level == EXTRA for match in judged.matches)
-        known = None if is_extra else _mean_gap(articles, edition)
+    several = judged.pairs if expected.articles and accepted else ()
+    articles = [_article(pair.expected, pair.match.code or None) for pair in several]
+    # an article too many has no expected code to be compared with
+    is_extra = several and any(match.level == EXTRA for match in judged.matches)
+    compared = articles or [{"code": given, "expected_code": right}]
     gates = own_gates(judged)
     return {
         "category": answer.refusal.category if answer.status == "refused" and answer.refusal else None,
@@ -322,18 +320,18 @@ def answer_facts(judged: Judged) -> dict[str, Any]:
         "expected_code": right,
         # in the place of those of the case
         **({"articles": articles} if articles else {}),
-        **({} if edition is None else {"duty_gap_usd": known}),
+        **({} if edition is None else {"duty_gap_usd": None if is_extra else _mean_gap(compared, edition)}),
         "own_gates": gates,
         "disagreements": [name for name, said in gates.items() if said["target"] != said["scorer"]],
     }
 
 
 def _mean_gap(articles: Sequence[Mapping[str, str | None]], edition: Edition | None) -> float | None:
-    """Return the difference in duty of several articles, which share the value of the goods equally."""
+    """Return the difference in duty of an answer; several articles share the value of the goods equally."""
     codes = [(article["code"], article["expected_code"]) for article in articles]
     gaps = [duty_gap(given, right, edition) if given and right else None for given, right in codes]
     known = [gap for gap in gaps if gap is not None]
-    return round(sum(known) / len(gaps), 2) + 0.0 if gaps and len(known) == len(gaps) else None
+    return round(sum(known) / len(gaps), 2) + 0.0 if len(known) == len(gaps) else None
 
 
 def is_valid(judged: Judged) -> bool | None:
