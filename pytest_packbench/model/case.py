@@ -5,10 +5,10 @@ A pack narrows `input`, `expected`, `notes` and `case_type` in a subclass of `Ca
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal, NamedTuple, TypeVar
+from typing import Annotated, Any, Literal, NamedTuple, TypeAlias, TypeVar
 
-from pydantic import BaseModel, ConfigDict, Field, GetCoreSchemaHandler, Strict, StringConstraints
-from pydantic_core import PydanticCustomError, core_schema
+from pydantic import BaseModel, ConfigDict, Field, GetCoreSchemaHandler, Strict, StringConstraints, ValidationError
+from pydantic_core import InitErrorDetails, PydanticCustomError, core_schema
 
 ItemT = TypeVar("ItemT")
 CASE_ID = r"^[A-Za-z0-9][A-Za-z0-9_-]*$"
@@ -76,6 +76,32 @@ def misfit(wrong: str, expected: str) -> PydanticCustomError:
         expected: what was expected.
     """
     return PydanticCustomError("misfit", "a misfit", {"wrong": wrong, "expected": expected})
+
+
+Location: TypeAlias = tuple[str | int, ...]
+"""The keys and indexes that lead to a value."""
+
+
+class Flaw(NamedTuple):
+    """What is wrong in a suite or a case, below the value that is being validated.
+
+    Attributes:
+        location: its place below that value.
+        wrong: what is wrong, in the place of `got ...`.
+        expected: what was expected.
+    """
+
+    location: Location
+    wrong: str
+    expected: str
+
+
+def refused(*flaws: Flaw) -> ValidationError:
+    """Return flaws, at least one, as one error with the location of each, for validators of models."""
+    details = [
+        InitErrorDetails(type=misfit(wrong, expected), loc=place, input=None) for place, wrong, expected in flaws
+    ]
+    return ValidationError.from_exception_data("flaws", details)
 
 
 Mark = Literal["gold_is_wrong", "also_acceptable", "quarantine"]

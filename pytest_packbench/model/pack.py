@@ -410,9 +410,7 @@ class Pack:
     def threshold_of(self, case: Any, rules: Any) -> float:
         """Return the lowest passing score of a case: its own, that of its type, or by what it expects."""
         thresholds: Thresholds = rules.thresholds
-        general = thresholds.refuse if self.expects_refusal(case) else thresholds.accept
-        own: float | None = case.own_threshold
-        return thresholds.by_type.get(case.case_type, general) if own is None else own
+        return thresholds.of(case, refuses=self.expects_refusal(case))
 
     def explain(self, case: Any, outcome: Any, terms: Sequence[Term]) -> list[Comparison]:
         """Return the rows of a failing case: those of the pack, or decision and answer."""

@@ -6,11 +6,12 @@ from dataclasses import dataclass, field, replace
 from math import isfinite
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, NamedTuple, Self
 
-from pydantic import Field, Strict, ValidationError, ValidationInfo, field_validator, model_validator
+from pydantic import Field, Strict, ValidationError, ValidationInfo, create_model, field_validator, model_validator
 from pydantic_core import InitErrorDetails, PydanticCustomError
 
 from pytest_packbench.model.case import (
     TARGET,
+    Case,
     CaseId,
     Expected,
     Fraction,
@@ -20,6 +21,7 @@ from pytest_packbench.model.case import (
     Text,
     Threshold,
     misfit,
+    refused,
 )
 from pytest_packbench.model.errors import first_problem
 from pytest_packbench.model.result import (
@@ -40,7 +42,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
     from pathlib import Path
 
-    from pytest_packbench.model.case import Case
+    from pytest_packbench.model.case import Flaw
 
 
 AUTHORED = "stub"
@@ -478,6 +480,16 @@ class Thresholds(StrictModel):
     refuse: Threshold = 0.9
     by_type: dict[Name, Threshold] = Field(default_factory=dict)
 
+    def of(self, case: Case, *, refuses: bool) -> float:
+        """Return the lowest passing score of a case, 0 to 1: its own, that of its type, or by what it expects.
+
+        Args:
+            case: the case.
+            refuses: whether it expects a refusal.
+        """
+        general = self.by_type.get(case.case_type, self.refuse if refuses else self.accept)
+        return general if case.own_threshold is None else case.own_threshold
+
 
 class Prices(StrictModel):
     """The prices of a model; they override those of the library `genai-prices`.
@@ -591,13 +603,28 @@ class SuiteConfig(StrictModel):
         """Whether `packbench review` can add another right answer to a case (`Tools.also_acceptable`)."""
         return False
 
+    def flaws(self, case: Any) -> Iterable[Flaw]:  # noqa: ARG002 - for packs whose suites check their cases
+        """Return what is wrong with a case by the rules of this suite, each with its place in the case.
+
+        Args:
+            case: the case, an instance of the pack's `case_model`.
+        """
+        return ()
+
     def narrowed(self, case_model: type[Case]) -> type[Case]:
-        """Return the model of this suite's cases; the default is that of the pack.
+        """Return the model of this suite's cases: that of the pack, without flaws.
 
         Args:
             case_model: the model of the pack.
         """
-        return case_model
+
+        def is_flawless(case: Case) -> Case:
+            if found := [*self.flaws(case)]:
+                raise refused(*found)
+            return case
+
+        check: Any = model_validator(mode="after")(is_flawless)
+        return create_model("CaseOfSuite", __base__=case_model, __validators__={"is_flawless": check})
 
     def unused_rules(self, expected: Sequence[Any]) -> Iterable[str]:  # noqa: ARG002 - for packs with rules of suites
         """Return the rules that no case of the suite uses, so that they decide nothing; one line each.

@@ -51,7 +51,7 @@ RULES = "pack: parcels\ndescription: quotes\ntarget: conftest:quote\n"
 OPEN = f"{RULES}unknown_keys: ignore\n"
 UNREADABLE = (
     "3 results can't be read and have keys that the answer does not have: /trace (3), /more (2). Put them into a key of "
-    "the answer for whatever else a pipeline says, such as notes, or set `unknown_keys: ignore` in the suite.yaml of a "
+    "the answer for whatever else a pipeline reports, such as notes, or set `unknown_keys: ignore` in the suite.yaml of a "
     "suite of your own; packbench schema result --pack parcels shows the answer."
 )
 UNREAD = (

@@ -209,7 +209,7 @@ def test_a_suite_is_valid_under_its_schema_and_can_be_read_again(text: str) -> N
 def test_another_form_of_a_criterion_is_told_the_one_form(other: str, now: str, tmp_path: Path) -> None:
     error = suite_error(tmp_path, f"criteria: [{other}]")
     assert error.startswith("/criteria/0: got ")
-    assert "; expected one rule with its path, and its other keys beside it, such as {exact: /answer" in error
+    assert "; expected one rule with its path, and its other keys next to it, such as {exact: /answer" in error
     assert suite(f"criteria: [{now}]").criteria
     rules = {"pack": "generic", "criteria": yaml.safe_load(f"[{other}]")}
     assert not jsonschema.Draft202012Validator(schema("suite", [GenericPack()])).is_valid(rules)

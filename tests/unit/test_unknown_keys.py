@@ -181,7 +181,7 @@ def keyed(case_id: str, *places: str, verdict: str = "failed", term: str = "") -
 
 U = "unreadable_answer"
 PUT = (
-    "Put them into a key of the answer for whatever else a pipeline says, such as notes, or set `unknown_keys: ignore` "
+    "Put them into a key of the answer for whatever else a pipeline reports, such as notes, or set `unknown_keys: ignore` "
     "in the suite.yaml of a suite of your own; packbench schema result --pack toy shows the answer."
 )
 NONE = KeyCounts(0, 0, {})

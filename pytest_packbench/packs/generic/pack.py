@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING, Any
 from pydantic import ValidationInfo, model_validator
 
 from pytest_packbench.model.answer import Agreement, Answer
-from pytest_packbench.model.case import misfit
+from pytest_packbench.model.case import Flaw, misfit, refused
 from pytest_packbench.model.errors import fold, format_value, spellings
 from pytest_packbench.model.pack import Comparison, Pack, RecordFacts
 from pytest_packbench.model.result import Term
 from pytest_packbench.packs.generic.rules import PLAIN_RULES
 from pytest_packbench.packs.generic.suite import GenericCase, GenericSuiteConfig
-from pytest_packbench.packs.generic.values import MISSING, Flaw, compile_path, look_alike, refused, truncate
+from pytest_packbench.packs.generic.values import MISSING, compile_path, look_alike, truncate
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

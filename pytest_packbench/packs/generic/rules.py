@@ -17,15 +17,13 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 from pydantic import Field
 
-from pytest_packbench.model.case import Fraction, StrictModel
+from pytest_packbench.model.case import Flaw, Fraction, StrictModel
 from pytest_packbench.model.errors import format_value, json_pointer, spellings
 from pytest_packbench.packs.generic.values import (
     GENERIC,
     MISSING,
     TEXT,
     CriterionError,
-    Flaw,
-    Location,
     hashable,
     import_extra,
     imported,
@@ -38,6 +36,8 @@ from pytest_packbench.packs.generic.values import (
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
     from types import UnionType
+
+    from pytest_packbench.model.case import Location
 
 # relative error of binary fractions at the bounds of a tolerance
 _ROUNDING = 1e-12

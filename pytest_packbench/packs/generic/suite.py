@@ -19,7 +19,19 @@ from pydantic import (
     model_validator,
 )
 
-from pytest_packbench.model.case import Case, Expected, Fraction, ListOf, Notes, StrictModel, Text, Threshold, misfit
+from pytest_packbench.model.case import (
+    Case,
+    Expected,
+    Flaw,
+    Fraction,
+    ListOf,
+    Notes,
+    StrictModel,
+    Text,
+    Threshold,
+    misfit,
+    refused,
+)
 from pytest_packbench.model.errors import fold, format_value
 from pytest_packbench.model.result import TOLERANCE
 from pytest_packbench.model.suite import LABEL_METRICS, SuiteConfig
@@ -43,14 +55,11 @@ from pytest_packbench.packs.generic.values import (
     MISSING,
     CompiledPath,
     CriterionError,
-    Flaw,
     FunctionName,
     JsonValue,
-    Location,
     PathText,
     compile_path,
     json_equal,
-    refused,
     require_json,
 )
 
@@ -58,6 +67,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from pydantic_core import CoreSchema
+
+    from pytest_packbench.model.case import Location
 
 _PATTERN_TIMEOUT = 1.0
 _BOUND_POINTS = "true, false, or the minimum points, above 0 and at most 1"
@@ -428,18 +439,9 @@ class GenericSuiteConfig(SuiteConfig):
         """The sum of the weights of all criteria."""
         return sum(criterion.weight for criterion in self.criteria)
 
-    def narrowed(self, case_model: type[Case]) -> type[Case]:  # noqa: ARG002 - a generic case
-        """Return the model of this suite's cases: each has to contain what the criteria compare with."""
-        rules = self
-
-        class CaseOfSuite(GenericCase):
-            @model_validator(mode="after")
-            def _validate_by_rules(self) -> Self:
-                if flaws := [*_flaws_of(self, rules)]:
-                    raise refused(*flaws)
-                return self
-
-        return CaseOfSuite
+    def flaws(self, case: GenericCase) -> Iterator[Flaw]:
+        """Yield what a case lacks for the criteria, and what is wrong with it."""
+        return _flaws_of(case, self)
 
 
 def _label(value: Any) -> str | None:
@@ -497,8 +499,7 @@ def _flaws_of(case: GenericCase, rules: GenericSuiteConfig) -> Iterator[Flaw]:
     read |= {criterion.expected_path.location for criterion in of_cases}
     yield from _unread(expected, read)
     points = refusal.wrong_category
-    general = rules.thresholds.by_type.get(case.case_type, rules.thresholds.refuse)
-    threshold = general if case.own_threshold is None else case.own_threshold
+    threshold = rules.thresholds.of(case, refuses=True)
     if is_refusal and refusal.expected_category_of(case) is not None and points >= threshold - TOLERANCE:
         wrong = f"a refusal of the wrong category passes: {points:g} points, threshold {threshold:g}"
         yield _flaw_at(category, wrong, "a higher threshold, or a lower refusal.wrong_category in suite.yaml")

@@ -17,9 +17,9 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from pytest_packbench.model.authoring import FiledCase, Importer, Starter
+    from pytest_packbench.model.case import Location
     from pytest_packbench.packs.generic.pack import GenericAnswer
     from pytest_packbench.packs.generic.suite import Comparing, GenericCase, GenericSuiteConfig
-    from pytest_packbench.packs.generic.values import Location
 
 
 class GenericTools(Tools):

@@ -15,8 +15,7 @@ from inspect import iscoroutinefunction
 from os.path import commonprefix
 from typing import TYPE_CHECKING, Annotated, Any, Final, NamedTuple
 
-from pydantic import AfterValidator, ValidationError
-from pydantic_core import InitErrorDetails
+from pydantic import AfterValidator
 
 from pytest_packbench.files import is_plain
 from pytest_packbench.model.case import misfit
@@ -27,6 +26,8 @@ from pytest_packbench.packs import NOT_IMPORTED
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Iterator
     from types import ModuleType
+
+    from pytest_packbench.model.case import Location
 
 _MAX_LENGTH = 80
 _INDEX = re.compile(r"0|[1-9][0-9]*")
@@ -208,22 +209,6 @@ def truncate(text: str) -> str:
 
 GENERIC = "generic"
 TEXT = "text"
-
-Location = tuple[str | int, ...]
-
-
-class Flaw(NamedTuple):
-    """What is wrong in a suite or a case, below the value that is being validated."""
-
-    location: Location
-    wrong: str
-    expected: str
-
-
-def refused(*flaws: Flaw) -> ValidationError:
-    """Return flaws as one error, each with its location."""
-    errors = [InitErrorDetails(type=misfit(flaw.wrong, flaw.expected), loc=flaw.location, input=None) for flaw in flaws]
-    return ValidationError.from_exception_data("generic", errors)
 
 
 def import_extra(module: str, *, extra: str, what: str) -> ModuleType:

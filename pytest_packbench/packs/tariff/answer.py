@@ -466,7 +466,8 @@ class TariffAnswer(Answer):
         return answer
 
 
-_RECOMMENDING = ("baseline", "optimized", "what_if_candidates", "articles")
+RECOMMENDING = ("baseline", "optimized", "what_if_candidates", "articles")
+"""The parts of a dossier that recommend a code, a rate or a saving."""
 _FOR_PEOPLE = frozenset({"description", "rationale", "confidence"})
 
 
@@ -481,7 +482,7 @@ def beside_refusal(dossier: object) -> tuple[Reading, object]:
         unknown key could: the answer is unreadable then.
     """
     plain = dossier if isinstance(dossier, dict) else {}
-    recommended = next((name for name in _RECOMMENDING if any(_stated(name, plain.get(name)))), "")
+    recommended = next((name for name in RECOMMENDING if any(_stated(name, plain.get(name)))), "")
     try:
         Dossier.model_validate(plain)
     except ValidationError as error:
@@ -540,7 +541,7 @@ def without_history(result: dict[str, Any]) -> dict[str, Any]:
     if not is_told or not last.get("accepted") is result.get("accepted") is (status == "verified"):
         return result
     if is_rejected:
-        withdrawn = {key: document["tariff_dossier"].pop(key, None) for key in _RECOMMENDING}
+        withdrawn = {key: document["tariff_dossier"].pop(key, None) for key in RECOMMENDING}
         inside |= {"refusal": result.get("refusal"), **withdrawn}
     return {**document, "notes": {**inside, **beside}}
 

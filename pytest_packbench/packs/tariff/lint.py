@@ -98,7 +98,7 @@ def lint(cases: Sequence[FiledCase], rules: TariffSuiteConfig) -> Iterable[Findi
 def _thresholds(case: TariffCase, rules: TariffSuiteConfig) -> Iterator[Flaw]:
     """Yield a threshold that no right answer reaches, or no allowed code."""
     expected, scoring = case.expected, rules.scoring
-    threshold, bonus = rules.threshold_of(case), scoring.bonus
+    threshold, bonus = rules.thresholds.of(case, refuses=not expected.expected_accept), scoring.bonus
     allowed, highest = scoring.allowed + bonus, scoring.preferred + bonus
     if expected.expected_accept and threshold > highest + TOLERANCE:
         message = f"got {threshold:g}; the highest possible score is {highest:g}, lower the threshold"

@@ -2,20 +2,33 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, NamedTuple, Self, TypeAlias
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self
 
-from pydantic import AfterValidator, Field, StringConstraints, ValidationError, model_validator
-from pydantic_core import InitErrorDetails
+from pydantic import AfterValidator, Field, StringConstraints, model_validator
 
 from pytest_packbench.files import walk
-from pytest_packbench.model.case import Case, Expected, Fraction, ListOf, Notes, StrictModel, Text, Threshold, misfit
+from pytest_packbench.model.case import (
+    Case,
+    Expected,
+    Flaw,
+    Fraction,
+    ListOf,
+    Notes,
+    StrictModel,
+    Text,
+    Threshold,
+    misfit,
+    refused,
+)
 from pytest_packbench.model.result import TOLERANCE
 from pytest_packbench.model.suite import Metric, SuiteConfig
 from pytest_packbench.packs.tariff.edition import EditionName, describe_unlisted, load_edition
 from pytest_packbench.packs.tariff.notation import CODE, LEVELS, Rule, digits
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Iterator, Mapping
+
+    from pytest_packbench.model.case import Location
 
 CaseType = Literal["positive", "negative", "adversarial", "no_savings", "savings_possible"]
 RefusalCategory = Literal["insufficient_info", "ambiguous", "out_of_scope", "missing_evidence"]
@@ -33,25 +46,6 @@ DECISIONS: Mapping[str, tuple[bool, ...]] = {
     "savings_possible": (True,),
 }
 """By case type, whether its cases expect an answer (true), a refusal (false), or either."""
-
-Location: TypeAlias = tuple[str | int, ...]
-
-
-class Flaw(NamedTuple):
-    """What is wrong in a suite or a case, below the value that is being validated."""
-
-    location: Location
-    wrong: str
-    expected: str
-
-
-def _refuse(flaws: Iterable[Flaw]) -> None:
-    """Raise flaws, if there are any, as one error with the location of each."""
-    details = [
-        InitErrorDetails(type=misfit(wrong, expected), loc=place, input=None) for place, wrong, expected in flaws
-    ]
-    if details:
-        raise ValidationError.from_exception_data("tariff", details)
 
 
 def _not_blank(value: str) -> str:
@@ -396,11 +390,6 @@ class TariffSuiteConfig(SuiteConfig):
     metrics: ClassVar[Mapping[str, Metric]] = FIELD_METRICS
     not_scoring: ClassVar[frozenset[str]] = SuiteConfig.not_scoring | {"allow_pass"}
 
-    def threshold_of(self, case: TariffCase) -> float:
-        """Return the lowest passing score of a case, 0 to 1: its own, its type's, or that of what it expects."""
-        general = self.thresholds.accept if case.expected.expected_accept else self.thresholds.refuse
-        return case.own_threshold or self.thresholds.by_type.get(case.case_type, general)
-
     @model_validator(mode="after")
     def _check_thresholds(self) -> Self:
         limits = [(self.thresholds.accept, True), (self.thresholds.refuse, False)]
@@ -408,7 +397,9 @@ class TariffSuiteConfig(SuiteConfig):
             if name not in DECISIONS:
                 raise misfit(f'got the case type "{name}" in thresholds.by_type', f"one of {', '.join(DECISIONS)}")
             limits += [(threshold, accepts) for accepts in DECISIONS[name]]
-        _refuse(flaw for limit, accepts in limits for flaw in self._undecided(("thresholds",), limit, accepts=accepts))
+        for limit, accepts in limits:
+            for flaw in self._undecided(("thresholds",), limit, accepts=accepts):
+                raise refused(flaw)
         return self
 
     def _undecided(
@@ -433,7 +424,7 @@ class TariffSuiteConfig(SuiteConfig):
             wrong = f"{answer}{of} passes: up to {min(1.0, total):.4g} points, threshold {threshold:g}"
             yield Flaw(location, wrong, "a higher threshold, or fewer points")
 
-    def _flaws_of(self, case: TariffCase) -> Iterator[Flaw]:
+    def flaws(self, case: TariffCase) -> Iterator[Flaw]:
         """Yield what no rule reads in a case, what no answer can have, and the wrong answers that would pass."""
         expected, articles = case.expected, case.expected.articles or ()
         yield from _unread(expected)
@@ -443,7 +434,7 @@ class TariffSuiteConfig(SuiteConfig):
             yield Flaw(("input", "options", "articles"), wrong, "expected.articles, or no such option")
         yield from self._undecided(
             ("expected", "threshold"),
-            self.threshold_of(case),
+            self.thresholds.of(case, refuses=not expected.expected_accept),
             accepts=expected.expected_accept,
             allowed=any(expected.codes("allowed_hts")),
             articles=len(articles),
@@ -453,16 +444,3 @@ class TariffSuiteConfig(SuiteConfig):
     def accepts_more(self) -> bool:
         """Whether `packbench review` can add a further right code to a case."""
         return True
-
-    def narrowed(self, case_model: type[Case]) -> type[Case]:  # noqa: ARG002 - a suite's cases are those of its pack
-        """Return the model of this suite's cases: at no threshold of a case a wrong answer may pass."""
-        rules = self
-
-        class CaseOfSuite(TariffCase):
-            @model_validator(mode="after")
-            def _check_expectations(self) -> Self:
-                # the suite knows its own models
-                _refuse(rules._flaws_of(self))
-                return self
-
-        return CaseOfSuite

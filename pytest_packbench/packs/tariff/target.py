@@ -12,7 +12,7 @@ from pydantic import BaseModel, ValidationError
 from pytest_packbench.model.errors import CaseError, first_of, single_spaced, validation_problems
 from pytest_packbench.model.request import AnswerError
 from pytest_packbench.packs.tariff import prompts
-from pytest_packbench.packs.tariff.answer import Critique, Proposal
+from pytest_packbench.packs.tariff.answer import RECOMMENDING, Critique, Proposal
 from pytest_packbench.packs.tariff.checks import CheckInput, run_checks, unread_proposal
 from pytest_packbench.packs.tariff.model import TariffInput
 
@@ -27,7 +27,6 @@ if TYPE_CHECKING:
 
 _MAX_PROBLEMS = 10
 _DECISION = {"decision", "refusal"}
-_OF_A_CODE = {"baseline", "optimized", "what_if_candidates", "articles"}
 _EVIDENCE_GATES = {"citation_gate_result": "citations", "missing_evidence_gate_result": "missing_evidence"}
 
 
@@ -180,16 +179,12 @@ def _document(iterations: Sequence[Iteration]) -> dict[str, Any]:
     if reported.proposal is None and last.declined is None:
         return {"unreadable": f"none of {len(iterations)} answers is a proposal: {'; '.join(last.findings)}", **course}
     # what an earlier proposal recommends is not given beside a refusal
-    hidden = _DECISION if last.status == "verified" else _DECISION | _OF_A_CODE
-    proposal, order = reported.proposal, reported.found("gri_sequence")
-    dossier = proposal and proposal.model_dump(mode="json", exclude=hidden, exclude_defaults=True)
-    if dossier and order:
-        for part in (dossier, *dossier.get("articles", ())):
-            part.get("gri_trace", {})["sequence_ok"] = order["ok"]
+    hidden = _DECISION if last.status == "verified" else {*_DECISION, *RECOMMENDING}
+    proposal = reported.proposal
     return {
         "status": "verified" if last.status == "verified" else "refused",
         "refusal": _refusal(iterations),
-        "tariff_dossier": dossier,
+        "tariff_dossier": proposal and proposal.model_dump(mode="json", exclude=hidden, exclude_defaults=True),
         **{key: reported.found(gate) for key, gate in _EVIDENCE_GATES.items()},
         **course,
     }

@@ -68,5 +68,6 @@ class TariffTools(Tools):
         scored, points = Judged.of(case, answer, rules).scored, rules.scoring.allowed + rules.scoring.bonus
         if scored is None:
             raise ValueError("the answer has no code to accept, or one for each of several articles")
-        key = "allowed_hts" if points >= rules.threshold_of(case) - TOLERANCE else "preferred_hts"
+        threshold = rules.thresholds.of(case, refuses=not case.expected.expected_accept)
+        key = "allowed_hts" if points >= threshold - TOLERANCE else "preferred_hts"
         return [((key,), dotted(scored.hts_code))]

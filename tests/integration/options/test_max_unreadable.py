@@ -25,7 +25,7 @@ def answer(received: Received) -> Reply:
     """Answer with points, or as the text asks: in another form, cut off, garbled, or not at all."""
     text = parse_request(received).text
     if "form" in text:
-        return openai_reply(json.dumps({"pints": 1.0, **({"said": SECRET} if "secret" in text else {})}))
+        return openai_reply(json.dumps({"points": SECRET} if "secret" in text else {"pints": 1.0}))
     if "cut" in text:
         return openai_reply('{"points": 1', finish_reason="length")
     if "garbled" in text:
@@ -65,15 +65,17 @@ def test_a_run_ends_after_three_and_keeps_what_was_paid_for(both: Project, model
 def test_a_reason_is_told_without_a_secret(project: Project, model: Model, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SOME_API_KEY", SECRET)
     project.extend_conftest("""
-        def read(self, result):
-            raise ResultError("/said", f"got {result['said']}; expected points")
+        class Numbers(ToyAnswer):
+            points: float
 
-        Toy.read = read
+        Toy.answer_model = Numbers
         """)
     project.prepare(*["form and secret"] * 3)
     model.handler = answer
     result = model.run(project, ONE, "--packbench-max-unreadable=1")
-    result.stdout.fnmatch_lines(["*1 unreadable result, as many as a run may have*got [[]redacted]; expected points*"])
+    result.stdout.fnmatch_lines(
+        ['*1 unreadable result, as many as a run may have*got "[[]redacted]"; expected a*number*']
+    )
     assert SECRET not in result.stdout.str() + project.all_text()
 
 
