@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from pytest_packbench.analysis.statistics import rate_interval
-    from pytest_packbench.analysis.table import FigureRow, FigureSums
+    from pytest_packbench.analysis.table import FigureRow, FigureSums, SumsByModel
     from pytest_packbench.api import load_suite, score
     from pytest_packbench.backends import Backend, BackendError, BackendOptions, BackendUnusable
     from pytest_packbench.model.answer import Agreement, Answer, Unscored
@@ -111,6 +111,7 @@ __all__ = [
     "Suite",
     "SuiteConfig",
     "SuiteError",
+    "SumsByModel",
     "Target",
     "Term",
     "Text",
@@ -185,6 +186,7 @@ _MODULES = {
     "Suite": "model.suite",
     "SuiteConfig": "model.suite",
     "SuiteError": "model.errors",
+    "SumsByModel": "analysis.table",
     "Target": "model.request",
     "Term": "model.result",
     "Text": "model.case",

@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from pytest_packbench.analysis.statistics import rate_interval
 from pytest_packbench.model.errors import pluralize
-from pytest_packbench.model.suite import Figure
+from pytest_packbench.model.suite import AUTHORED, Figure
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator, Mapping
 
     # where there is anything to count among; where anything was counted
     When = Literal["always", "measured", "counted", "never"]
@@ -29,7 +29,7 @@ class FigureRow(NamedTuple):
         definition: what it is, in one sentence.
         counts: whether a case is counted, or how much; None where this is not known.
         among: whether a case is one of those among which is counted, or how much of it. None where it is one, and could
-            not be judged: the note of the figure says how many. Without it, all cases of which `counts` is known.
+            not be judged: the note of the figure states how many. Without it, all cases of which `counts` is known.
         group: the group of its figure.
         headline: when a terminal shows the figure.
         listed: when a report does.
@@ -48,7 +48,7 @@ class FigureRow(NamedTuple):
     per: str = ""
 
     def size(self, shown: Any) -> Any:
-        """Return what `among` says of a case; without it, whether `counts` is known."""
+        """Return what `among` returns for a case; without it, whether `counts` is known."""
         return (self.counts(shown) is not None) if self.among is None else self.among(shown)
 
 
@@ -58,11 +58,12 @@ class FigureSums:
     Args:
         shared: what the cases of a cluster share, so that they are not independent; empty for figures without
             intervals.
+        sampled: whether its cases are samples of a model's answers, if this is the same for all.
     """
 
-    def __init__(self, shared: str = "") -> None:
+    def __init__(self, shared: str = "", *sampled: bool) -> None:
         self.shared = shared
-        self._sampled: set[bool | None] = set()
+        self._sampled: set[bool | None] = {*sampled}
         self._of: dict[str, dict[str, list[Any]]] = defaultdict(dict)
         self._unjudged: dict[str, int] = defaultdict(int)
 
@@ -124,3 +125,31 @@ class FigureSums:
                 note=note or said,
                 **value,
             )
+
+
+class SumsByModel:
+    """The sums of rows over the records of a run, for each model and for authored answers: these are never added up.
+
+    Args:
+        shared: as in `FigureSums`; authored answers have no interval.
+    """
+
+    def __init__(self, shared: str = "") -> None:
+        self.shared = shared
+        self._of: dict[tuple[str, str], FigureSums] = {}
+
+    def of(self, record: Mapping[str, Any]) -> FigureSums:
+        """Return the sums to which a wire record belongs; answers that people wrote are together, whoever did."""
+        backend, model = (str(record.get(key) or "") for key in ("llm_backend", "llm_model"))
+        is_authored = backend == AUTHORED
+        who = backend, "" if is_authored else model
+        return self._of.setdefault(who, FigureSums(self.shared, not is_authored))
+
+    def titled(self) -> Iterator[tuple[str, FigureSums]]:
+        """Yield the sums of each, with what to add to titles; with nothing to add if there are no others."""
+        for who, sums in sorted(self._of.items(), key=lambda item: item[0]):
+            yield f": {' / '.join(filter(None, who)) or 'not known'}" if len(self._of) > 1 else "", sums
+
+    def figures(self, rows: Iterable[FigureRow]) -> list[Figure]:
+        """Return the figures of rows, for each model in turn."""
+        return [figure for of, sums in self.titled() for figure in sums.figures(rows, group=of)]

@@ -151,12 +151,14 @@ class Metrics:
         figures_of_unscored: whether `figures` also gets what is known of each case without a score, except for
             quarantined ones: its `test_id`, `llm_backend` and `llm_model`, and `packbench` with `verdict`, `kind`,
             `facets`, `trial` and `result`.
+        headline_panels: whether the page of a run shows the headlines among its figures in addition, a panel a group.
     """
 
     label: str = "label"
     depths: tuple[int, ...] = ()
     cluster: str = ""
     figures_of_unscored: bool = False
+    headline_panels: bool = False
 
     def figures(self, records: Iterable[Mapping[str, Any]]) -> Sequence[Figure]:  # noqa: ARG002 - for packs with figures of their own
         """Return the named figures of a run that only the pack can compute, in the order in which they are shown.
@@ -182,11 +184,17 @@ class Metrics:
     def panels(self, records: Iterable[Mapping[str, Any]], figures: Sequence[Figure]) -> Sequence[Panel]:  # noqa: ARG002 - for packs with tables of their own
         """Return what the page of a run shows in addition, in this order: tables and matrices of the domain.
 
+        The default has the headlines, if `headline_panels` asks for them.
+
         Args:
             records: what `figures` gets; an iterator, which can be read once.
-            figures: what `figures` returned.
+            figures: the figures of the run.
         """
-        return ()
+        groups: dict[str, list[Figure]] = {}
+        for figure in figures:
+            if self.headline_panels and figure.headline:
+                groups.setdefault(figure.group, []).append(figure)
+        return [Panel(title=group or "Headline numbers", figures=tuple(found)) for group, found in groups.items()]
 
     def remarks(self, rules: Any, test_ids: Iterable[str]) -> Sequence[str]:  # noqa: ARG002 - for packs whose suites can lack a gate
         """Return what a run can't show because of the rules of its suite, in sentences; the summary has them.
@@ -536,10 +544,7 @@ def panels_of(pack: Pack, results: Iterable[Result], figures: Sequence[Figure]) 
         TypeError: the pack returns something else than panels.
         Exception: anything else that the pack raises.
     """
-    metrics = pack.metrics
-    if type(metrics).panels is Metrics.panels:
-        return ()
-    return _instances(metrics.panels(_summaries(pack, results), figures), Panel, "panels")
+    return _instances(pack.metrics.panels(_summaries(pack, results), figures), Panel, "panels")
 
 
 def paired_figures_of(pack: Pack, results: Iterable[tuple[Result, bool]]) -> tuple[Figure, ...]:

@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from pytest_packbench import FigureRow, FigureSums
+from pytest_packbench import FigureRow, FigureSums, SumsByModel
+from pytest_packbench.model.suite import AUTHORED
 
 Shown = dict[str, Any]
 # what cases show: the right ones, of which one is not known; points; words
@@ -103,3 +104,26 @@ def test_only_a_share_of_sampled_answers_has_an_interval(
     share, mean = added([each, points], sampled=sampled, shared=shared).figures([each, points], group="g", of=", all")
     assert (share.interval and share.interval.method) == method
     assert (mean.interval, share.group, share.name) == (None, "g", "right, all")
+
+
+WRITERS: list[tuple[list[tuple[Any, Any]], list[tuple[str, int | None, bool]]]] = [
+    ([("openai", "a"), ("openai", "a")], [("g", 2, True)]),
+    (
+        [("openai", "b"), ("openai", "a"), ("ollama", "b")],
+        [(f"g: {who}", 1, True) for who in ("ollama / b", "openai / a", "openai / b")],
+    ),
+    # people wrote them, whoever did
+    ([(AUTHORED, "a"), (AUTHORED, None)], [("g", 2, False)]),
+    ([(AUTHORED, "a"), (None, None)], [("g: not known", 1, True), (f"g: {AUTHORED}", 1, False)]),
+]
+
+
+@pytest.mark.parametrize(("writers", "shown"), WRITERS)
+def test_answers_of_models_and_of_people_are_never_added_up(
+    writers: list[tuple[Any, Any]], shown: list[tuple[str, int | None, bool]]
+) -> None:
+    each, sums = row(group="g"), SumsByModel("task")
+    for number, (backend, model) in enumerate(writers):
+        sums.of({"llm_backend": backend, "llm_model": model}).add([each], CASES[0], f"cluster {number}")
+    found = [(figure.group, figure.total, figure.interval is not None) for figure in sums.figures([each])]
+    assert found == shown

@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Any, get_args
 
 from pydantic import BaseModel, ConfigDict, Field, FiniteFloat, ValidationError
 
-from pytest_packbench import FigureRow, FigureSums
+from pytest_packbench import FigureRow, FigureSums, SumsByModel
 from pytest_packbench.model.errors import pluralize
 from pytest_packbench.model.pack import Metrics
-from pytest_packbench.model.suite import AUTHORED, Panel
+from pytest_packbench.model.suite import Panel
 from pytest_packbench.packs.tariff.citations import quotes_hold
 from pytest_packbench.packs.tariff.judged import DEPTHS, EXTRA
 from pytest_packbench.packs.tariff.model import FIELD_METRICS, RefusalCategory
@@ -24,7 +24,7 @@ from pytest_packbench.packs.tariff.notation import LEVELS, chapter, depth, digit
 from pytest_packbench.packs.tariff.scoring import order_of, stated_order
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from pytest_packbench.model.result import Labels
     from pytest_packbench.model.suite import Figure
@@ -46,22 +46,8 @@ _ACCURACY, _REFUSALS, _DUTY = "codes", "refusals and pairs", f"duty at stake on 
 _GATES = "the target's own gates"
 
 
-class Facts(BaseModel):
-    """What a record keeps under `packbench.tariff`, as far as figures read it (`case_facts`, `answer_facts`)."""
-
-    model_config = ConfigDict(frozen=True, strict=True)
-
-    ruling: str | None = None
-    pair: str | None = None
-    expected_category: str | None = None
-    category: str | None = None
-    code: str | None = None
-    duty_gap_usd: FiniteFloat | None = None
-    own_gates: dict[str, dict[str, bool]] = {}
-
-
 class Answered(BaseModel):
-    """One record as the figures and the gates of the pack read it.
+    """One record, with what it keeps under `packbench.tariff`, as the figures and the gates of the pack read it.
 
     Of a record whose `packbench` object has a value of another type, nothing else is known than how it ended.
     """
@@ -78,7 +64,13 @@ class Answered(BaseModel):
     score: FiniteFloat | None = None
     answer: str | None = None
     trial: int = 0
-    facts: Facts = Field(default=Facts(), alias=KEY)
+    ruling: str | None = None
+    pair: str | None = None
+    expected_category: str | None = None
+    category: str | None = None
+    code: str | None = None
+    duty_gap_usd: FiniteFloat | None = None
+    own_gates: dict[str, dict[str, bool]] = {}
 
     @classmethod
     def of(cls, record: Mapping[str, Any]) -> Answered:
@@ -88,8 +80,9 @@ class Answered(BaseModel):
             "expects_refusal": record.get("expected") == "refuse",
             "refused": record.get("agent_decision") == "refuse",
         }
+        extra = record.get("packbench") or {}
         try:
-            return cls.model_validate({**(record.get("packbench") or {}), **ended})
+            return cls.model_validate({**extra, **extra.get(KEY, {}), **ended})
         except (TypeError, ValidationError):
             return cls.model_validate(ended)
 
@@ -106,7 +99,7 @@ class Answered(BaseModel):
     @property
     def gap(self) -> float | None:
         """The duty of an answer above or below that of the expected code, US dollars; None where it is not known."""
-        return self.facts.duty_gap_usd if self.answers else None
+        return self.duty_gap_usd if self.answers else None
 
 
 _row = partial(FigureRow, listed="measured")
@@ -147,15 +140,15 @@ def _in_category(category: str) -> tuple[FigureRow, FigureRow]:
         _row(
             f"precision: {category}",
             "Refusals in a category that the case expects, among the refusals in this category.",
-            lambda each: each.expects_refusal and each.facts.expected_category in {None, category},
-            lambda each: each.refused and each.facts.category == category,
+            lambda each: each.expects_refusal and each.expected_category in {None, category},
+            lambda each: each.refused and each.category == category,
             _REFUSALS,
         ),
         _row(
             f"recall: {category}",
             "Refusals in this category, among the cases that expect it.",
-            lambda each: each.refused and each.facts.category == category,
-            lambda each: each.expects_refusal and each.facts.expected_category == category,
+            lambda each: each.refused and each.category == category,
+            lambda each: each.expects_refusal and each.expected_category == category,
             _REFUSALS,
         ),
     )
@@ -166,8 +159,8 @@ def _against_scorer(gate: str, verdict: str, other: str) -> FigureRow:
     return _row(
         f"{gate}: the gate {verdict}, the scorer {other}",
         f"Answers whose {gate} the target's own gate {verdict} and the scorer {other}, among those judged by both.",
-        lambda each: each.facts.own_gates[gate][said] and not each.facts.own_gates[gate][computed],
-        lambda each: each.facts.own_gates.get(gate, {}).keys() >= {said, computed},
+        lambda each: each.own_gates[gate][said] and not each.own_gates[gate][computed],
+        lambda each: each.own_gates.get(gate, {}).keys() >= {said, computed},
         _GATES,
         # that a target judges itself wrongly is news, that it does not is none
         "counted",
@@ -267,7 +260,7 @@ ROWS = (
         "cases that expect one: the code is not a line of the schedule, one of two different rates is no percentage of "
         "the value, or one of several articles, which share the value equally, has no code.",
         lambda each: each.gap is None,
-        lambda each: each.answers and "duty_gap_usd" in each.facts.model_fields_set,
+        lambda each: each.answers and "duty_gap_usd" in each.model_fields_set,
         _DUTY,
     ),
     *(
@@ -315,13 +308,11 @@ def answer_facts(judged: Judged) -> dict[str, Any]:
     accepted = answer.status == "verified"
     given = judged.scored.hts_code if accepted and judged.scored else None
     right = _nearest(expected, given) if expected.expected_accept else None
-    known = None if given is None or right is None else duty_gap(given, right, edition)
-    articles: list[dict[str, str | None]] = []
-    if expected.articles and accepted:
-        articles = [_article(pair.expected, pair.match.code or None) for pair in judged.pairs]
-        # an article too many has no expected code to be compared with
-        is_extra = any(match.level == EXTRA for match in judged.matches)
-        known = None if is_extra else _mean_gap(articles, edition)
+    several = judged.pairs if expected.articles and accepted else ()
+    articles = [_article(pair.expected, pair.match.code or None) for pair in several]
+    # an article too many has no expected code to be compared with
+    is_extra = several and any(match.level == EXTRA for match in judged.matches)
+    compared = articles or [{"code": given, "expected_code": right}]
     gates = own_gates(judged)
     return {
         "category": answer.refusal.category if answer.status == "refused" and answer.refusal else None,
@@ -329,18 +320,18 @@ def answer_facts(judged: Judged) -> dict[str, Any]:
         "expected_code": right,
         # in the place of those of the case
         **({"articles": articles} if articles else {}),
-        **({} if edition is None else {"duty_gap_usd": known}),
+        **({} if edition is None else {"duty_gap_usd": None if is_extra else _mean_gap(compared, edition)}),
         "own_gates": gates,
         "disagreements": [name for name, said in gates.items() if said["target"] != said["scorer"]],
     }
 
 
 def _mean_gap(articles: Sequence[Mapping[str, str | None]], edition: Edition | None) -> float | None:
-    """Return the difference in duty of several articles, which share the value of the goods equally."""
+    """Return the difference in duty of an answer; several articles share the value of the goods equally."""
     codes = [(article["code"], article["expected_code"]) for article in articles]
     gaps = [duty_gap(given, right, edition) if given and right else None for given, right in codes]
     known = [gap for gap in gaps if gap is not None]
-    return round(sum(known) / len(gaps), 2) + 0.0 if gaps and len(known) == len(gaps) else None
+    return round(sum(known) / len(gaps), 2) + 0.0 if len(known) == len(gaps) else None
 
 
 def is_valid(judged: Judged) -> bool | None:
@@ -439,70 +430,46 @@ class TariffMetrics(Metrics):
         Args:
             records: its wire records as plain JSON; iterated once.
         """
-        return [figure for answers in _answerers(records) for figure in answers.figures(ROWS)]
+        return _added(records)[0].figures(ROWS)
 
-    def panels(self, records: Iterable[Mapping[str, Any]], figures: Sequence[Figure]) -> Sequence[Panel]:
+    def panels(self, records: Iterable[Mapping[str, Any]], figures: Sequence[Figure]) -> Sequence[Panel]:  # noqa: ARG002 - the records have all that is shown
         """Return the invalid codes of a run, each with its case.
 
         Args:
             records: its wire records as plain JSON; iterated once.
             figures: those of the run.
         """
-        del figures
+        answers, invalid = _added(records)
         return [
             Panel(
-                title=f"Invalid codes{answers.of}",
+                title=f"Invalid codes{of}",
                 intro=f"{figure.count} of {pluralize(figure.total or 0, 'answer')} with a code have one that is not in "
                 "the schedule.",
                 head=("case", "code"),
-                rows=tuple(sorted(answers.invalid)),
+                rows=tuple(sorted(invalid[sums])),
             )
-            for answers in _answerers(records)
-            for figure in answers.figures([_INVALID])
+            for of, sums in answers.titled()
+            for figure in sums.figures([_INVALID])
         ]
 
 
-class _Answers:
-    """The answers of one model, or the authored ones, added up.
+def _added(records: Iterable[Mapping[str, Any]]) -> tuple[SumsByModel, Mapping[FigureSums, Sequence[tuple[str, str]]]]:
+    """Return the sums of a run, and the invalid codes among those of each model, with their cases.
 
     Answers to the cases of one ruling form a cluster: they are about the same goods.
     """
-
-    def __init__(self) -> None:
-        self.of = ""
-        self.invalid: list[tuple[str, str]] = []
-        self.sums = FigureSums("ruling")
-        self.halves: dict[tuple[str, int], dict[bool, tuple[str, bool]]] = defaultdict(dict)
-
-    def add(self, record: Mapping[str, Any]) -> None:
-        """Add a record."""
-        each = Answered.of(record)
-        name, facts = _text(record.get("test_id")), each.facts
-        cluster = facts.ruling or f"\n{name}"
-        self.sums.add(_OF_ANSWERS, each, cluster, record.get("llm_backend") != AUTHORED)
-        if each.valid is False:
-            self.invalid.append((name, facts.code or each.answer or "no code"))
-        if facts.pair:
-            halves, due = self.halves[facts.pair, each.trial], each.expects_refusal
-            halves[due] = cluster, each.passed and halves.get(due, (cluster, True))[1]
-
-    def figures(self, rows: Iterable[FigureRow]) -> Iterator[Figure]:
-        """Yield the figures of rows."""
-        return self.sums.figures(rows, group=self.of)
-
-
-def _answerers(records: Iterable[Mapping[str, Any]]) -> Iterator[_Answers]:
-    """Yield the answers of each model, and the authored ones, whoever wrote them; beside others, with their name."""
-    answers: dict[tuple[str, str], _Answers] = defaultdict(_Answers)
+    answers = SumsByModel("ruling")
+    invalid: dict[FigureSums, list[tuple[str, str]]] = defaultdict(list)
+    pairs: dict[tuple[FigureSums, str, int], dict[bool, tuple[str, bool]]] = defaultdict(dict)
     for record in records:
-        backend = _text(record.get("llm_backend"))
-        answers[backend, "" if backend == AUTHORED else _text(record.get("llm_model"))].add(record)
-    for who, each in sorted(answers.items(), key=lambda item: item[0]):
-        each.of = f": {' / '.join(filter(None, who)) or 'not known'}" if len(answers) > 1 else ""
-        for halves in each.halves.values():
-            each.sums.add([PAIRS], halves, halves[max(halves)][0])
-        yield each
-
-
-def _text(value: object) -> str:
-    return value if isinstance(value, str) else ""
+        each, sums, name = Answered.of(record), answers.of(record), str(record.get("test_id"))
+        cluster = each.ruling or f"\n{name}"
+        sums.add(_OF_ANSWERS, each, cluster)
+        if each.valid is False:
+            invalid[sums].append((name, each.code or each.answer or "no code"))
+        if each.pair:
+            halves, due = pairs[sums, each.pair, each.trial], each.expects_refusal
+            halves[due] = cluster, each.passed and halves.get(due, (cluster, True))[1]
+    for (sums, *_), halves in pairs.items():
+        sums.add([PAIRS], halves, halves[max(halves)][0])
+    return answers, invalid

@@ -73,7 +73,9 @@ def test_a_reason_is_told_without_a_secret(project: Project, model: Model, monke
     project.prepare(*["form and secret"] * 3)
     model.handler = answer
     result = model.run(project, ONE, "--packbench-max-unreadable=1")
-    result.stdout.fnmatch_lines(['*1 unreadable result, as many as a run may have*got "[[]redacted]"; expected a*number*'])
+    result.stdout.fnmatch_lines(
+        ['*1 unreadable result, as many as a run may have*got "[[]redacted]"; expected a*number*']
+    )
     assert SECRET not in result.stdout.str() + project.all_text()
 
 
