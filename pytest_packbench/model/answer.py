@@ -117,6 +117,9 @@ class Agreement(NamedTuple):
     depth: int | None = None
 
 
+_WITHOUT_SCORE = ("vacuous", "known_hole", "error")
+
+
 class Unscored(Exception):  # noqa: N818 - a finding, not a mistake
     """A case shows nothing of an answer, which gets no score; `Pack.terms` raises it.
 
@@ -125,9 +128,14 @@ class Unscored(Exception):  # noqa: N818 - a finding, not a mistake
             `error` (the answer lacks what the case is about, which its pipeline should have measured).
         message: the reason in one line.
         kind: the name of that reason; empty for the verdict itself.
+
+    Raises:
+        ValueError: another verdict, such as `passed`, which only a score can give.
     """
 
     def __init__(self, verdict: Literal["vacuous", "known_hole", "error"], message: str, *, kind: str = "") -> None:
+        if verdict not in _WITHOUT_SCORE:
+            raise ValueError(f"got the verdict {verdict!r}; expected one of {', '.join(_WITHOUT_SCORE)}")
         self.verdict = verdict
         self.kind = kind
         super().__init__(message)

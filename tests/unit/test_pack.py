@@ -90,8 +90,8 @@ class ParcelPack(Pack):
 
     def terms(self, case: OwnCase, answer: Parcel, rules: Rules) -> Iterator[Any]:
         for each in case.expected["terms"]:
-            if each == "vacuous":
-                raise Unscored("vacuous", "nothing was seen", kind="unseen")
+            if each in {"vacuous", "passed"}:
+                raise Unscored(each, "nothing was seen", kind="unseen")
             yield each if isinstance(each, str) else Term(**each) if "name" in each else Agreement(**each)
 
     def expects_refusal(self, case: OwnCase) -> bool:
@@ -195,6 +195,8 @@ def test_a_pack_says_how_deeply_an_answer_agrees_or_that_nothing_is_shown() -> N
         "unseen",
         "nothing was seen",
     )
+    with pytest.raises(ValueError, match="got the verdict 'passed'; expected one of vacuous, known_hole, error"):
+        scored(["passed"])
     with pytest.raises(TypeError, match=r"terms\(\) yielded 'word', expected a Term or an Agreement"):
         scored(["word"])
 
