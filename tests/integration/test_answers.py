@@ -205,7 +205,6 @@ def test_a_safety_run_of_unreadable_answers_does_not_read_passed(project: Projec
     assert f"FAILED, 1 of 1 judged case passed, {count - 1} of {count} cases vacuous" in headline
     assert {line["kind"] for line in project.lines("errors.jsonl", "injecagent")} == {"truncated_answer"}
     result.stdout.fnmatch_lines([f"  ASR-all, base *0 of {count} = 0.0 %*", f"  valid rate, base *1 of {count} *"])
-    result.stdout.fnmatch_lines([f"Exposure rate: 1 of {count} cases could have failed *"])
 
 
 def test_marked_tests_refuse_rules_that_no_case_uses_and_score_what_nobody_can_read(project: Project) -> None:

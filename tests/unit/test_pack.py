@@ -90,7 +90,7 @@ class ParcelPack(Pack):
 
     def terms(self, case: OwnCase, answer: Parcel, rules: Rules) -> Iterator[Any]:
         for each in case.expected["terms"]:
-            if each in {"vacuous", "passed"}:
+            if each in ["vacuous", "passed"]:
                 raise Unscored(each, "nothing was seen", kind="unseen")
             yield each if isinstance(each, str) else Term(**each) if "name" in each else Agreement(**each)
 
