@@ -37,6 +37,8 @@ LIVE = (
     "pytest_plugin.prefetch",
 )
 """Modules that only live runs, and those with several attempts in flight, need."""
+TOOLS = ("commands", "model.authoring")
+"""What commands alone need of a pack."""
 
 SLOW = frozenset(
     {
@@ -139,7 +141,7 @@ def test_a_generic_run(suites: Path, pytester: pytest.Pytester, expected: Expect
     sums = [case("four", input={"sum": "2+2"}, expected={"answer": 4})]
     write_suite(suites / "sums", sums, pack="generic", rules={"target": "sums:act"})
     modules = imported(pytester, "--packbench-suite=sums")
-    assert has_no(modules, *other_packs("generic"), *LIVE, "commands", "backends.client", "model.recording")
+    assert has_no(modules, *other_packs("generic"), *LIVE, *TOOLS, "backends.client", "model.recording")
     assert has_no(modules, "reports.diff", "reports.github", "runs.merging", "runs.resuming", "analysis.changes")
     assert not {"asyncio", "ssl", "concurrent.futures", "filelock", "jsonschema", "regex"} & {*modules}
     expected.check(listed(modules))
@@ -155,7 +157,7 @@ def test_a_generic_run(suites: Path, pytester: pytest.Pytester, expected: Expect
 def test_a_tariff_run(suites: Path, pytester: pytest.Pytester, expected: ExpectedTexts) -> None:
     shutil.copytree(SUITE, suites / "tariff")
     modules = imported(pytester, "--packbench-suite=tariff")
-    assert has_no(modules, *other_packs("tariff"), *LIVE, "reports.diff", "packs.tariff.lint")
+    assert has_no(modules, *other_packs("tariff"), *LIVE, *TOOLS, "reports.diff", "packs.tariff.lint")
     # its target is async, and runs on an event loop
     assert "rapidfuzz" not in modules
     expected.check(listed(modules))
@@ -165,7 +167,7 @@ def test_a_safety_run(suites: Path, pytester: pytest.Pytester, expected: Expecte
     shutil.copytree(SUITE.with_name("harmbench"), suites / "harmbench")
     modules = imported(pytester, "storage/benchmarks/harmbench/cases/contextual/harmless_sum_of_receipt.json")
     unneeded = ("packs.agent_safety.agentdojo", "packs.agent_safety.injecagent", "reports.diff")
-    assert has_no(modules, *other_packs("agent_safety"), *LIVE, *unneeded)
+    assert has_no(modules, *other_packs("agent_safety"), *LIVE, *TOOLS, *unneeded)
     # its target is async, too
     assert "agentdojo" not in modules
     expected.check(listed(modules))
