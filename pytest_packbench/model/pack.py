@@ -456,6 +456,9 @@ _INTO: Mapping[str, str] = {
 MOVED: Mapping[str, str] = {name: place for place, names in _INTO.items() for name in names.split()}
 """The members that a pack had in earlier versions, and what is in their place."""
 
+_EXAMPLES = {"name": "parcels", "version": "1"}
+_MODELS: Mapping[str, type] = {"case_model": Case, "answer_model": Answer, "suite_model": SuiteConfig}
+
 
 def problem_of(pack: Pack) -> str:
     """Return in one line what a pack has to change, or lacks; empty if nothing."""
@@ -466,7 +469,21 @@ def problem_of(pack: Pack) -> str:
         return f"{kind.__qualname__} is a pack of an earlier version: {'; '.join(changes)}; see docs/packs.md"
     missing = [name for name in ("name", "version", "answer_model") if not hasattr(kind, name)]
     missing += ["terms"] if kind.terms is Pack.terms else []
-    return f"{kind.__qualname__} lacks {', '.join(missing)}; see docs/packs.md" if missing else ""
+    if missing:
+        return f"{kind.__qualname__} lacks {', '.join(missing)}; see docs/packs.md"
+    for name in ("name", "version"):
+        if not isinstance(text := getattr(pack, name), str) or not text:
+            return f"{kind.__qualname__}.{name} is {text!r}, expected a text, such as {name} = {_EXAMPLES[name]!r}"
+    for name, base in _MODELS.items():
+        model = getattr(pack, name)
+        if not isinstance(model, type) or not issubclass(model, base):
+            return f"{kind.__qualname__}.{name} is {model!r}, expected a subclass of {base.__name__}"
+    metrics: Any = pack.metrics
+    if not isinstance(metrics, Metrics):
+        is_class = isinstance(metrics, type) and issubclass(metrics, Metrics)
+        expected = f"{metrics.__qualname__}()" if is_class else "an object of Metrics"
+        return f"{kind.__qualname__}.metrics is {metrics!r}, expected {expected}"
+    return ""
 
 
 def has_paired_figures(pack: Pack) -> bool:
