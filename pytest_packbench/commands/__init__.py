@@ -29,7 +29,7 @@ from pytest_packbench.cases.finder import (
     unknown_suite_message,
 )
 from pytest_packbench.files import LIMITS, encode_utf8, read_regular, write_atomic
-from pytest_packbench.model.errors import StoredRunError, describe_error, suggestion
+from pytest_packbench.model.errors import StoredRunError, describe_raised, suggestion
 from pytest_packbench.model.run import BUNDLED
 from pytest_packbench.model.suite import CONFIG_NAME, Suite
 from pytest_packbench.packs.registry import Packs, import_pack
@@ -327,7 +327,7 @@ def code_of(pack: Pack, method: str) -> Iterator[None]:
     except (StoredRunError, OSError):
         raise
     except Exception as error:
-        raise UsageError(f"the pack {pack.name} raised in {method}: {describe_error(error)}") from error
+        raise UsageError(f"the pack {pack.name} raised in {method}: {describe_raised(error)}") from error
 
 
 def say(*lines: str) -> None:
