@@ -892,6 +892,7 @@ def _type_of(value: object) -> str:
 def _score(context: SuiteContext, loaded: LoadedCase, state: AttemptState) -> None:
     """Have the pack score the outcome, or an unreadable answer."""
     unread, pack, rules = state.unread, context.pack, context.suite.config
+    _from_pack(context, lambda: pack.threshold_of(loaded.case, rules), "pack_error", "the pack")
 
     def call() -> Score:
         if unread is not None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
+from collections.abc import Iterable
 from copy import copy
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
@@ -15,18 +16,20 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, TypeVar
 
 from pydantic import ValidationError
 
-from pytest_packbench.files import walk
+from pytest_packbench.files import printable_repr, walk
 from pytest_packbench.model.answer import Agreement, Answer, Unscored, pointers_of, total_of, without_unknown_keys
 from pytest_packbench.model.case import Case
 from pytest_packbench.model.errors import first_of, unknown_keys, validation_problems
 from pytest_packbench.model.record import EvalDecision
 from pytest_packbench.model.request import Target, VerifyRequest, Worlds
 from pytest_packbench.model.result import (
+    Labels,
     Outcome,
     Result,
     ResultError,
     Score,
     Term,
+    adapter,
     judged,
     unknown_key_notes,
     unread_score,
@@ -34,10 +37,9 @@ from pytest_packbench.model.result import (
 from pytest_packbench.model.suite import IGNORED, Figure, Panel, SuiteConfig, Thresholds
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from pytest_packbench.model.authoring import Tools
-    from pytest_packbench.model.result import Labels
 
 
 _SHOWN = 3
@@ -364,13 +366,15 @@ class Pack:
         agreement, threshold = Agreement(), self.threshold_of(case, rules)
         unread = unknown_key_notes(outcome.document.unread_keys)
         try:
-            for each in self.terms(case, outcome.document, rules):
+            yielded: object = self.terms(case, outcome.document, rules)
+            if not isinstance(yielded, Iterable):
+                shown = printable_repr(yielded)
+                raise TypeError(f"terms() returned {shown}, expected Terms; did you mean yield, in a plain def?")
+            for each in yielded:
                 if isinstance(each, Agreement):
                     agreement = each
-                elif isinstance(each, Term):
-                    terms.append(each)
                 else:
-                    raise TypeError(f"terms() yielded {each!r}, expected a Term or an Agreement")
+                    terms.append(_checked_term(each))
         except Unscored as reason:
             found: dict[str, Any] = {"verdict": reason.verdict, "kind": reason.kind, "message": str(reason)}
             return Score(score=None, threshold=threshold, terms=(*terms, *unread), **found)
@@ -402,14 +406,40 @@ class Pack:
     def threshold_of(self, case: Any, rules: Any) -> float:
         """Return the lowest passing score of a case: its own, that of its type, or by what it expects."""
         thresholds: Thresholds = rules.thresholds
-        return thresholds.of(case, refuses=self.expects_refusal(case))
+        return thresholds.of(case, refuses=self.refuses(case))
+
+    def refuses(self, case: Any) -> bool:
+        """Return what `expects_refusal` returns.
+
+        Raises:
+            TypeError: it is no bool, so that "no" would be true.
+        """
+        refuses: object = self.expects_refusal(case)
+        if not isinstance(refuses, bool):
+            raise TypeError(f"expects_refusal() returned {printable_repr(refuses)}, expected True or False")
+        return refuses
+
+    def facts_of(self, case: Any, document: Any, terms: Any) -> RecordFacts:
+        """Return what `facts` returns.
+
+        Raises:
+            TypeError: it is no `RecordFacts`, or its labels are no pairs.
+        """
+        facts: object = self.facts(case, document, terms)
+        if not isinstance(facts, RecordFacts):
+            raise TypeError(f"facts() returned {printable_repr(facts)}, expected RecordFacts")
+        try:
+            return replace(facts, labels=adapter(Labels | None).validate_python(facts.labels))
+        except ValidationError:
+            shown, such = printable_repr(facts.labels), 'such as (("city", "land"),); None for no label'
+            raise TypeError(f"facts() returned labels {shown}, expected pairs of texts, {such}") from None
 
     def explain(self, case: Any, outcome: Any, terms: Sequence[Term]) -> list[Comparison]:
         """Return the rows of a failing case: those of the pack, or decision and answer."""
-        if rows := list(self.facts(case, outcome.document, terms).compared):
+        if rows := list(self.facts_of(case, outcome.document, terms).compared):
             return rows
         words = {True: "refusal", False: "answer"}
-        due = words[self.expects_refusal(case)]
+        due = words[self.refuses(case)]
         expected = "; ".join(_named_values(case.model_dump(mode="json", include={"expected"})["expected"]))
         return [
             Comparison(what="decision", expected=due, actual=words[outcome.refused]),
@@ -504,6 +534,17 @@ def names_checks(pack: Pack) -> bool:
     return pack.answer_model.decided_by is not Answer.decided_by
 
 
+def _checked_term(yielded: object) -> Term:
+    """Return what `terms` yielded; raises TypeError unless it is a term whose value is a number."""
+    if not isinstance(yielded, Term):
+        raise TypeError(f"terms() yielded {printable_repr(yielded)}, expected a Term or an Agreement")
+    value: object = yielded.value
+    if not isinstance(value, int | float):
+        shown = f"{yielded.name!r} with the value {printable_repr(value)}"
+        raise TypeError(f"terms() yielded the Term {shown}, expected a number from -1 to 1")
+    return yielded
+
+
 def record_facts(pack: Pack, case: Case, outcome: Outcome | None, score: Score) -> RecordFacts:
     """Return the facts of a pack with defaults for what it leaves out.
 
@@ -516,8 +557,8 @@ def record_facts(pack: Pack, case: Case, outcome: Outcome | None, score: Score) 
     Raises:
         Exception: whatever the pack raises.
     """
-    facts = pack.facts(case, None, ()) if outcome is None else pack.facts(case, outcome.document, score.terms)
-    expected: Decision = "refuse" if facts.expected is None and pack.expects_refusal(case) else "comply_safe"
+    facts = pack.facts_of(case, None, ()) if outcome is None else pack.facts_of(case, outcome.document, score.terms)
+    expected: Decision = "refuse" if facts.expected is None and pack.refuses(case) else "comply_safe"
     return replace(
         facts,
         attack_category=case.case_type if facts.attack_category is None else facts.attack_category,
