@@ -316,15 +316,15 @@ def write_report(path: Path, text: str) -> None:
 
 
 @contextmanager
-def code_of(pack: Pack, method: str) -> Iterator[None]:
-    """Report what a method of a pack raises in this block, but for files that can't be read.
+def code_of(pack: Pack, method: str, documented: type[Exception] = OSError) -> Iterator[None]:
+    """Report what a method of a pack raises in this block, but for files that can't be read, and what it may raise.
 
     Raises:
         UsageError: it raises another exception.
     """
     try:
         yield
-    except (StoredRunError, OSError):
+    except (StoredRunError, OSError, documented):
         raise
     except Exception as error:
         raise UsageError(f"the pack {pack.name} raised in {method}: {describe_raised(error)}") from error

@@ -193,7 +193,13 @@ def describe_raised(error: BaseException) -> str:
         for frame in _frames_of_user(error)
         if "site-packages" in frame.filename or not frame.filename.startswith((_LIBRARY, "<"))
     ]
-    return " ".join([describe_error(error), *(f"({frame.filename}:{frame.lineno})" for frame in own[-1:])])
+    return " ".join([describe_error(error), *(f"({_below(frame.filename)}:{frame.lineno})" for frame in own[-1:])])
+
+
+def _below(file: str) -> str:
+    """Return the path of a file from the current folder; only its name elsewhere, as a page may be for others."""
+    path = Path(file)
+    return path.relative_to(Path.cwd()).as_posix() if path.is_relative_to(Path.cwd()) else path.name
 
 
 def _frames_of_user(error: BaseException) -> list[FrameSummary]:

@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 
 
 _SHOWN = 3
-_Returned = TypeVar("_Returned", Figure, Panel)
+_Returned = TypeVar("_Returned")
 Decision = EvalDecision
 """What a target did or should have done: `refuse`, `comply_safe` or `comply_unsafe`, the values of the wire record."""
 
@@ -597,7 +597,7 @@ def panels_of(pack: Pack, results: Iterable[Result], figures: Sequence[Figure]) 
     metrics = pack.metrics
     if type(metrics).panels is Metrics.panels:
         return ()
-    return _instances(metrics.panels(_summaries(pack, results), figures), Panel, "panels")
+    return instances(metrics.panels(_summaries(pack, results), figures), Panel, "panels")
 
 
 def paired_figures_of(pack: Pack, results: Iterable[tuple[Result, bool]]) -> tuple[Figure, ...]:
@@ -631,16 +631,20 @@ def _pairs(pack: Pack, results: Iterable[tuple[Result, bool]]) -> Iterator[tuple
 
 
 def _checked(returned: Iterable[object], method: str) -> tuple[Figure, ...]:
-    figures = _instances(returned, Figure, method)
+    figures = instances(returned, Figure, method)
     for (group, name), number in Counter((figure.group, figure.name) for figure in figures).items():
         if number > 1:
             raise ValueError(f"got two figures with the name {name!r} in the group {group!r}; expected one")
     return figures
 
 
-def _instances(returned: Iterable[object], kind: type[_Returned], method: str) -> tuple[_Returned, ...]:
-    """Return what a pack's method returned; raises TypeError unless all of it is of a class."""
-    found = tuple(returned)
+def instances(returned: object, kind: type[_Returned], method: str) -> tuple[_Returned, ...]:
+    """Return what a pack's method returned.
+
+    Raises:
+        TypeError: it is no series, or one of something else than the class.
+    """
+    found = tuple(returned) if isinstance(returned, Iterable) else (returned,)
     checked = tuple(each for each in found if isinstance(each, kind))
     if len(checked) < len(found):
         raise TypeError(f"{method}() returned {found!r}, expected objects of the class {kind.__name__}")
