@@ -406,40 +406,14 @@ class Pack:
     def threshold_of(self, case: Any, rules: Any) -> float:
         """Return the lowest passing score of a case: its own, that of its type, or by what it expects."""
         thresholds: Thresholds = rules.thresholds
-        return thresholds.of(case, refuses=self.refuses(case))
-
-    def refuses(self, case: Any) -> bool:
-        """Return what `expects_refusal` returns.
-
-        Raises:
-            TypeError: it is no bool, so that "no" would be true.
-        """
-        refuses: object = self.expects_refusal(case)
-        if not isinstance(refuses, bool):
-            raise TypeError(f"expects_refusal() returned {printable_repr(refuses)}, expected True or False")
-        return refuses
-
-    def facts_of(self, case: Any, document: Any, terms: Any) -> RecordFacts:
-        """Return what `facts` returns.
-
-        Raises:
-            TypeError: it is no `RecordFacts`, or its labels are no pairs.
-        """
-        facts: object = self.facts(case, document, terms)
-        if not isinstance(facts, RecordFacts):
-            raise TypeError(f"facts() returned {printable_repr(facts)}, expected RecordFacts")
-        try:
-            return replace(facts, labels=adapter(Labels | None).validate_python(facts.labels))
-        except ValidationError:
-            shown, such = printable_repr(facts.labels), 'such as (("city", "land"),); None for no label'
-            raise TypeError(f"facts() returned labels {shown}, expected pairs of texts, {such}") from None
+        return thresholds.of(case, refuses=_refuses(self, case))
 
     def explain(self, case: Any, outcome: Any, terms: Sequence[Term]) -> list[Comparison]:
         """Return the rows of a failing case: those of the pack, or decision and answer."""
-        if rows := list(self.facts_of(case, outcome.document, terms).compared):
+        if rows := list(_facts(self, case, outcome.document, terms).compared):
             return rows
         words = {True: "refusal", False: "answer"}
-        due = words[self.refuses(case)]
+        due = words[_refuses(self, case)]
         expected = "; ".join(_named_values(case.model_dump(mode="json", include={"expected"})["expected"]))
         return [
             Comparison(what="decision", expected=due, actual=words[outcome.refused]),
@@ -545,6 +519,26 @@ def _checked_term(yielded: object) -> Term:
     return yielded
 
 
+def _refuses(pack: Pack, case: Any) -> bool:
+    """Return what `expects_refusal` returns; raises TypeError if it is no bool, so that "no" would be true."""
+    refuses: object = pack.expects_refusal(case)
+    if not isinstance(refuses, bool):
+        raise TypeError(f"expects_refusal() returned {printable_repr(refuses)}, expected True or False")
+    return refuses
+
+
+def _facts(pack: Pack, case: Any, document: Any, terms: Any) -> RecordFacts:
+    """Return what `facts` returns; raises TypeError if it is no `RecordFacts`, or its labels are no pairs."""
+    facts: object = pack.facts(case, document, terms)
+    if not isinstance(facts, RecordFacts):
+        raise TypeError(f"facts() returned {printable_repr(facts)}, expected RecordFacts")
+    try:
+        return replace(facts, labels=adapter(Labels | None).validate_python(facts.labels))
+    except ValidationError:
+        shown, such = printable_repr(facts.labels), 'such as (("city", "land"),); None for no label'
+        raise TypeError(f"facts() returned labels {shown}, expected pairs of texts, {such}") from None
+
+
 def record_facts(pack: Pack, case: Case, outcome: Outcome | None, score: Score) -> RecordFacts:
     """Return the facts of a pack with defaults for what it leaves out.
 
@@ -557,8 +551,8 @@ def record_facts(pack: Pack, case: Case, outcome: Outcome | None, score: Score) 
     Raises:
         Exception: whatever the pack raises.
     """
-    facts = pack.facts_of(case, None, ()) if outcome is None else pack.facts_of(case, outcome.document, score.terms)
-    expected: Decision = "refuse" if facts.expected is None and pack.refuses(case) else "comply_safe"
+    facts = _facts(pack, case, None, ()) if outcome is None else _facts(pack, case, outcome.document, score.terms)
+    expected: Decision = "refuse" if facts.expected is None and _refuses(pack, case) else "comply_safe"
     return replace(
         facts,
         attack_category=case.case_type if facts.attack_category is None else facts.attack_category,
