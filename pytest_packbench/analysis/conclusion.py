@@ -26,7 +26,6 @@ from pytest_packbench.analysis.counting import (
     confusion_of,
     dependence_note,
     differences,
-    measure,
     name_some,
     trials_rule_of,
     without_twins,
@@ -307,6 +306,7 @@ def conclude(
     Raises:
         TrialsRuleError: the settings of a run contain an invalid trials rule.
         ConditionError: a condition on the comparison is malformed.
+        MetricError: a metric of the pack raises an exception.
     """
     gates, rule = ((), MEAN) if rules is None else (rules.all_gates(), rules.trials_rule())
     numbers = Numbers(
@@ -315,6 +315,7 @@ def conclude(
         rule=trials_rule_of(run, rule),
         facet=cluster_facet(run),
         mode=run.mode,
+        pack=run.pack,
     )
     listing, durations, unknown = Listing(), array("Q"), UnknownKeyCounter()
 
@@ -360,7 +361,7 @@ def _figures_of_table(numbers: Numbers) -> Iterator[Figure]:
     sampled = not numbers.facet and not total.count(lambda profile: profile.authored)
     for name, metric in numbers.metrics.items():
         if metric.definition:
-            top, bottom = measure(total, metric)
+            top, bottom = numbers.measure(name, total)
             yield Figure(
                 name=name.replace("_", " "),
                 definition=metric.definition,

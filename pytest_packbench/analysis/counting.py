@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
 
 from pytest_packbench.analysis.labels import Confusion
 from pytest_packbench.analysis.statistics import format_with_bounds, wilson_interval
-from pytest_packbench.model.errors import pluralize
+from pytest_packbench.model.errors import describe_raised, pluralize
 from pytest_packbench.model.report import Depth, Exposure, Group, PassAt, Refusals, Totals, TrialFigures
 from pytest_packbench.model.result import FIXTURE, QUARANTINE, TOLERANCE, UNREAD, VERDICTS, Result, Score, values_of
 from pytest_packbench.model.run import BUNDLED, CLUSTER_SETTING, Run
@@ -210,6 +210,10 @@ _of_profile = values_of(
 
 class TrialsRuleError(ValueError):
     """A trials rule is invalid; the message is one line that says what was expected."""
+
+
+class MetricError(ValueError):
+    """A function of a pack's metric raises an exception; the message is one line with its place."""
 
 
 def trials_rule_of(run: Run, default: Rule = MEAN) -> Rule:
@@ -475,6 +479,7 @@ class Numbers:
         rule: the trials rule.
         facet: what cases share by design, so that they are not independent; empty for none.
         mode: the mode of the run.
+        pack: the name of the pack.
 
     Attributes:
         metrics: all metrics that gates can name.
@@ -496,6 +501,7 @@ class Numbers:
         rule: Rule = MEAN,
         facet: str = "",
         mode: str = FIXTURE,
+        pack: str = "",
     ) -> None:
         required_passes(rule, 1)
         gates = tuple(gates)
@@ -504,7 +510,7 @@ class Numbers:
         self.groups: dict[tuple[str, str], ResultSums] = defaultdict(ResultSums)
         self.required: dict[str, str] = {}
         self.max_trials = 1
-        self._rule, self._mode = rule, mode
+        self._rule, self._mode, self._pack = rule, mode, pack
         self._has_tags = any(gate.by == TAG for gate in gates)
         self._required_ids = {name for gate in gates for name in gate.must_pass}
         self._excluded = excluded_facets(self.metrics)
@@ -512,6 +518,17 @@ class Numbers:
         # over the cases whose trials were all judged: passed trials and all trials; mean scores
         self._passes: Counter[tuple[int, int]] = Counter()
         self._means: Counter[float] = Counter()
+
+    def measure(self, name: str, sums: ResultSums, depth: int | None = None, label: str | None = None) -> Fraction:
+        """Return the value of the metric with a name, as `measure` does.
+
+        Raises:
+            MetricError: a function of the metric raises an exception; states which one, and where.
+        """
+        try:
+            return measure(sums, self.metrics[name], depth, label)
+        except Exception as error:
+            raise MetricError(f"the pack {self._pack} raised in metric {name}: {describe_raised(error)}") from error
 
     def add(self, attempts: Sequence[Result]) -> Result:
         """Count a case by all its attempts, at least one, and return what it came to."""

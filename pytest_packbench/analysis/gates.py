@@ -17,7 +17,6 @@ from pytest_packbench.analysis.counting import (
     dependence_note,
     groups_by,
     line,
-    measure,
 )
 from pytest_packbench.analysis.labels import F1, PRECISION
 from pytest_packbench.analysis.statistics import (
@@ -128,7 +127,7 @@ class GateJudge(NamedTuple):
     def _rate(self, gate: Gate, value: str | None, sums: ResultSums) -> GateResult:
         metric, result = self.numbers.metrics[gate.metric], _undecided(gate, value)
         label = _label_of(gate, metric, value)
-        fraction = measure(sums, metric, gate.depth, label)
+        fraction = self.numbers.measure(gate.metric, sums, gate.depth, label)
         if not fraction.bottom:
             return _unmeasured(result, metric, sums)
         result = replace(result, observed=fraction.value)
@@ -178,7 +177,7 @@ class GateJudge(NamedTuple):
         label = _label_of(gate, metric, value)
         key = (gate.by or "", value or "") if label is None else ("", "")
         both = self.outcome.comparison.groups[key].sums
-        before, now = (measure(sums, metric, gate.depth, label) for sums in both)
+        before, now = (self.numbers.measure(gate.metric, sums, gate.depth, label) for sums in both)
         if not before.bottom or not now.bottom:
             return False, f"{limit}: no judged case is unchanged in both runs"
         as_percent = gate.metric != MEAN_SCORE

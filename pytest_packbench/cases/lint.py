@@ -36,7 +36,7 @@ from pytest_packbench.model.errors import (
     suggestion,
     unreadable,
 )
-from pytest_packbench.model.pack import Pack, names_checks
+from pytest_packbench.model.pack import Pack, instances, names_checks
 from pytest_packbench.model.suite import CONFIG_NAME, Gate, Suite
 
 if TYPE_CHECKING:
@@ -109,7 +109,7 @@ def lint(suite: Suite, pack: Pack, options: Mapping[str, Path], *, profile: Prof
     findings: list[Finding] = []
     files = _read(suite, pack, findings)
     findings += check(files)
-    findings += pack.tools().lint(files.cases, suite.config, options)
+    findings += instances(pack.tools().lint(files.cases, suite.config, options), Finding, "lint")
     if profile == "imported":
         findings = list(_of_imported(findings, pack))
     return sorted(findings, key=lambda finding: split_location(finding.file))

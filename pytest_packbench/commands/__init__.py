@@ -29,7 +29,7 @@ from pytest_packbench.cases.finder import (
     unknown_suite_message,
 )
 from pytest_packbench.files import LIMITS, encode_utf8, read_regular, write_atomic
-from pytest_packbench.model.errors import StoredRunError, describe_error, suggestion
+from pytest_packbench.model.errors import StoredRunError, describe_raised, suggestion
 from pytest_packbench.model.run import BUNDLED
 from pytest_packbench.model.suite import CONFIG_NAME, Suite
 from pytest_packbench.packs.registry import Packs, import_pack
@@ -316,18 +316,18 @@ def write_report(path: Path, text: str) -> None:
 
 
 @contextmanager
-def code_of(pack: Pack, method: str) -> Iterator[None]:
-    """Report what a method of a pack raises in this block, but for files that can't be read.
+def code_of(pack: Pack, method: str, documented: type[Exception] = OSError) -> Iterator[None]:
+    """Report what a method of a pack raises in this block, but for files that can't be read, and what it may raise.
 
     Raises:
         UsageError: it raises another exception.
     """
     try:
         yield
-    except (StoredRunError, OSError):
+    except (StoredRunError, OSError, documented):
         raise
     except Exception as error:
-        raise UsageError(f"the pack {pack.name} raised in {method}: {describe_error(error)}") from error
+        raise UsageError(f"the pack {pack.name} raised in {method}: {describe_raised(error)}") from error
 
 
 def say(*lines: str) -> None:

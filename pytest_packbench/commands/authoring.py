@@ -11,6 +11,7 @@ import os
 import re
 import sys
 from collections import Counter
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import replace
 from importlib.util import find_spec
@@ -34,6 +35,7 @@ from pytest_packbench.commands import (
     UsageError,
     add_shared,
     chosen_pack,
+    code_of,
     command_lines,
     new_root,
     packs_for_options,
@@ -75,13 +77,13 @@ from pytest_packbench.model.errors import (
 from pytest_packbench.model.recording import CASSETTE_VERSION, VERIFY_ROLE
 from pytest_packbench.model.run import BUNDLED
 from pytest_packbench.model.suite import BASELINE_NAME, CONFIG_NAME, FIXTURES, SuiteConfig
-from pytest_packbench.packs.registry import DEFAULT_PACK, PackError, Packs
+from pytest_packbench.packs.registry import DEFAULT_PACK, PackError, Packs, tools_of
 from pytest_packbench.reports.terminal import one_line
 from pytest_packbench.runs.folder import DRAFTS
 
 if TYPE_CHECKING:
     import argparse
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Iterable, Iterator
 
     from pytest_packbench.model.pack import Pack
 
@@ -150,7 +152,7 @@ def _importers(packs: Packs) -> Iterator[tuple[str, Pack, Importer]]:
     for pack_name in packs:
         # a pack that can't be loaded is an error where a suite requests it
         with suppress(PackError):
-            for importer in packs[pack_name].tools().importers():
+            for importer in tools_of(packs[pack_name]).importers():
                 kind = f"{pack_name}-{importer.name}" if importer.name in names else importer.name
                 names.add(kind)
                 yield kind, packs[pack_name], importer
@@ -589,15 +591,25 @@ def _starter(name: str, client: str | None, packs: Packs) -> Starter:
     Raises:
         UsageError: there is none.
     """
-    starter = chosen_pack(name, packs).tools().starter()
+    pack = chosen_pack(name, packs)
+    tools = tools_of(pack)
+    with code_of(pack, "starter"):
+        starter: object = tools.starter()
     if starter is None:
         raise UsageError(f'the pack "{name}" has no starter suite; choose another pack')
+    if not isinstance(starter, Starter) or not all(map(_are_texts, (starter.suite, starter.project))):
+        expected = "a Starter, whose suite and project are texts by path"
+        raise UsageError(f"the pack {pack.name}: starter() returned {starter!r}, expected {expected}")
     if client is None:
         return starter
     if client not in starter.pipelines:
         expected = f"one of {', '.join(starter.pipelines)}" if starter.pipelines else f'none with the pack "{name}"'
         raise UsageError(f"--target: unknown client {format_value(client)}; expected {expected}")
     return starter.pipelines[client]
+
+
+def _are_texts(files: object) -> bool:
+    return isinstance(files, Mapping) and all(isinstance(text, str) for pair in files.items() for text in pair)
 
 
 def _files(starter: Starter, name: str, folder: Path) -> dict[Path, str]:

@@ -34,6 +34,7 @@ from pytest_packbench.commands import (
     add_shared,
     bundled_folder,
     chosen_pack,
+    code_of,
     json_text,
     packs_for_options,
     packs_of,
@@ -63,7 +64,7 @@ from pytest_packbench.model.result import Result, Share, adapter, extension_mode
 from pytest_packbench.model.run import RUN_DOCUMENT_VERSION
 from pytest_packbench.model.stored import CommittedBaseline, Header
 from pytest_packbench.model.suite import BASELINE_NAME, CONFIG_NAME, CONTROLS, FIXTURES, Interval, Suite
-from pytest_packbench.packs.registry import DEFAULT_PACK, Packs, builtin
+from pytest_packbench.packs.registry import DEFAULT_PACK, Packs, builtin, tools_of
 from pytest_packbench.runs.folder import error_lines, payload_lines, read_controls, read_records, record_lines
 from pytest_packbench.runs.journal import ENDED_KEY, HEADER_KEY, JOURNAL_VERSION, Entry, read_journal
 from pytest_packbench.runs.reading import open_run, read_baseline
@@ -378,16 +379,15 @@ def run_lint(arguments: argparse.Namespace) -> int:
         warn(f"{os.path.relpath(suite.path / CONFIG_NAME)}: {not_imported}")
     options = packs.lint_options
     files = {name: path for name in options if (path := getattr(arguments, _dest(name), None)) is not None}
-    used = {option.name for option in pack.tools().lint_options}
+    used = {option.name for option in tools_of(pack).lint_options}
     if unused := [name for name in files if name not in used]:
         raise UsageError(
             f'--{unused[0]}: the pack "{pack.name}" of this suite does not use this file; remove the option'
         )
     folder = Path(os.path.relpath(suite.path))
-    findings = [
-        replace(finding, file=(folder / finding.file).as_posix())
-        for finding in lint(suite, pack, files, profile=arguments.profile)
-    ]
+    with code_of(pack, "lint", ValueError):
+        found = lint(suite, pack, files, profile=arguments.profile)
+    findings = [replace(finding, file=(folder / finding.file).as_posix()) for finding in found]
     errors, warnings = (sum(each.severity == severity for each in findings) for severity in ("error", "warning"))
     if arguments.format == "json":
         document = {"version": 1, "errors": errors, "warnings": warnings, "findings": [*map(asdict, findings)]}

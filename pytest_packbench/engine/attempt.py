@@ -6,13 +6,10 @@ the scheduler's event loop; `settle` runs those of the pack, in the order in whi
 
 from __future__ import annotations
 
-import importlib
 import json
 import time
-import traceback
 from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import dataclass, field, fields, replace
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from pydantic import ValidationError
@@ -40,6 +37,7 @@ from pytest_packbench.model.errors import (
     first_problem,
     format_value,
     single_spaced,
+    user_frames,
 )
 from pytest_packbench.model.request import (
     LLM,
@@ -192,9 +190,6 @@ _GOES_PAST = (
     "other calls of the case are recorded: if this is a model call, its client has a fixed address; leave that out of "
     "the code, so that the client reads its variable (such as OPENAI_BASE_URL), and record again"
 )
-_PACKAGE = str(Path(__file__).resolve().parent.parent)
-_IMPORTING = (str(Path(importlib.__file__).parent), "<frozen importlib")
-_LOOP = str(Path(importlib.__file__).parent.with_name("asyncio"))
 # `json.dumps` creates one at each call
 _STRICT_ENCODER = json.JSONEncoder(allow_nan=False)
 
@@ -497,15 +492,6 @@ def score_payload(context: SuiteContext, loaded: LoadedCase, payload: Any, *, tr
     """
     state = AttemptState(payload=payload, timestamp=timestamp_now(), truncated=truncated, ended=True)
     return settle(context, loaded, state)
-
-
-def user_frames(error: BaseException) -> tuple[str, ...]:
-    """Return an error's traceback, one line per frame, without this package, the event loop and the import system."""
-    return tuple(
-        f"{frame.filename}:{frame.lineno}: in {frame.name}: {frame.line or ''}"
-        for frame in traceback.extract_tb(error.__traceback__)
-        if not frame.filename.startswith((_PACKAGE, _LOOP, *_IMPORTING))
-    )
 
 
 class _AttemptFailed(Exception):  # noqa: N818 - carries a `Failure`
@@ -906,6 +892,7 @@ def _type_of(value: object) -> str:
 def _score(context: SuiteContext, loaded: LoadedCase, state: AttemptState) -> None:
     """Have the pack score the outcome, or an unreadable answer."""
     unread, pack, rules = state.unread, context.pack, context.suite.config
+    _from_pack(context, lambda: pack.threshold_of(loaded.case, rules), "pack_error", "the pack")
 
     def call() -> Score:
         if unread is not None:

@@ -20,9 +20,8 @@ from pytest_packbench.engine.attempt import (
     reject_answer,
     replay,
     score_payload,
-    user_frames,
 )
-from pytest_packbench.model.errors import CaseError, describe_error, single_spaced, surrogate_at
+from pytest_packbench.model.errors import CaseError, describe_error, single_spaced, surrogate_at, user_frames
 from pytest_packbench.model.pack import Comparison, Pack, RecordFacts, record_facts
 from pytest_packbench.model.record import EVAL_BACKENDS, EvalRecord, RecordError
 from pytest_packbench.model.result import (

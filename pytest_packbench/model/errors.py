@@ -6,10 +6,13 @@ A problem consists of a JSON pointer (RFC 6901), what was found there and what w
 from __future__ import annotations
 
 import json
+import os
 import re
 import unicodedata
 from dataclasses import dataclass, field
 from difflib import get_close_matches
+from pathlib import Path
+from traceback import extract_tb
 from typing import TYPE_CHECKING, Any, NamedTuple, get_args
 
 from pydantic import BaseModel, ValidationError
@@ -20,10 +23,13 @@ from pytest_packbench.model.run import SUITE_NAME
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from traceback import FrameSummary
 
     from pydantic_core import ErrorDetails
 
 
+_PACKAGE = str(Path(__file__).resolve().parent.parent)
+_LIBRARY = str(Path(os.__file__).parent) + os.sep
 # In this order. What has no width goes first, so that a letter and its accent become neighbours; so do the signs of a
 # run behind the 30th, because the time to sort accents grows with their number squared.
 _PLAIN = {
@@ -170,6 +176,35 @@ def describe_error(error: BaseException) -> str:
     """Return the type and message of an exception, `ValueError: too long`; the type alone without a message."""
     text = error_text(error)
     return f"{type(error).__name__}: {text}" if text else type(error).__name__
+
+
+def user_frames(error: BaseException) -> tuple[str, ...]:
+    """Return an error's traceback, one line per frame, without this package, the event loop and the import system."""
+    return tuple(
+        f"{frame.filename}:{frame.lineno}: in {frame.name}: {frame.line or ''}" for frame in _frames_of_user(error)
+    )
+
+
+def describe_raised(error: BaseException) -> str:
+    """Return the type and message of an exception, and the file and line of the user's code that raised it."""
+    # not that of a library that the user's code has called
+    own = [
+        frame
+        for frame in _frames_of_user(error)
+        if "site-packages" in frame.filename or not frame.filename.startswith((_LIBRARY, "<"))
+    ]
+    return " ".join([describe_error(error), *(f"({_below(frame.filename)}:{frame.lineno})" for frame in own[-1:])])
+
+
+def _below(file: str) -> str:
+    """Return the path of a file from the current folder; only its name elsewhere, as a page may be for others."""
+    path = Path(file)
+    return path.relative_to(Path.cwd()).as_posix() if path.is_relative_to(Path.cwd()) else path.name
+
+
+def _frames_of_user(error: BaseException) -> list[FrameSummary]:
+    hidden = _PACKAGE, f"{_LIBRARY}asyncio", f"{_LIBRARY}importlib", "<frozen importlib"
+    return [frame for frame in extract_tb(error.__traceback__) if not frame.filename.startswith(hidden)]
 
 
 def error_text(error: BaseException) -> str:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
+from collections.abc import Iterable
 from copy import copy
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
@@ -15,18 +16,20 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, TypeVar
 
 from pydantic import ValidationError
 
-from pytest_packbench.files import walk
+from pytest_packbench.files import printable_repr, walk
 from pytest_packbench.model.answer import Agreement, Answer, Unscored, pointers_of, total_of, without_unknown_keys
 from pytest_packbench.model.case import Case
 from pytest_packbench.model.errors import first_of, unknown_keys, validation_problems
 from pytest_packbench.model.record import EvalDecision
 from pytest_packbench.model.request import Target, VerifyRequest, Worlds
 from pytest_packbench.model.result import (
+    Labels,
     Outcome,
     Result,
     ResultError,
     Score,
     Term,
+    adapter,
     judged,
     unknown_key_notes,
     unread_score,
@@ -34,14 +37,13 @@ from pytest_packbench.model.result import (
 from pytest_packbench.model.suite import IGNORED, Figure, Panel, SuiteConfig, Thresholds
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from pytest_packbench.model.authoring import Tools
-    from pytest_packbench.model.result import Labels
 
 
 _SHOWN = 3
-_Returned = TypeVar("_Returned", Figure, Panel)
+_Returned = TypeVar("_Returned")
 Decision = EvalDecision
 """What a target did or should have done: `refuse`, `comply_safe` or `comply_unsafe`, the values of the wire record."""
 
@@ -372,13 +374,15 @@ class Pack:
         agreement, threshold = Agreement(), self.threshold_of(case, rules)
         unread = unknown_key_notes(outcome.document.unread_keys)
         try:
-            for each in self.terms(case, outcome.document, rules):
+            yielded: object = self.terms(case, outcome.document, rules)
+            if not isinstance(yielded, Iterable):
+                shown = printable_repr(yielded)
+                raise TypeError(f"terms() returned {shown}, expected Terms; did you mean yield, in a plain def?")
+            for each in yielded:
                 if isinstance(each, Agreement):
                     agreement = each
-                elif isinstance(each, Term):
-                    terms.append(each)
                 else:
-                    raise TypeError(f"terms() yielded {each!r}, expected a Term or an Agreement")
+                    terms.append(_checked_term(each))
         except Unscored as reason:
             found: dict[str, Any] = {"verdict": reason.verdict, "kind": reason.kind, "message": str(reason)}
             return Score(score=None, threshold=threshold, terms=(*terms, *unread), **found)
@@ -410,14 +414,14 @@ class Pack:
     def threshold_of(self, case: Any, rules: Any) -> float:
         """Return the lowest passing score of a case: its own, that of its type, or by what it expects."""
         thresholds: Thresholds = rules.thresholds
-        return thresholds.of(case, refuses=self.expects_refusal(case))
+        return thresholds.of(case, refuses=_refuses(self, case))
 
     def explain(self, case: Any, outcome: Any, terms: Sequence[Term]) -> list[Comparison]:
         """Return the rows of a failing case: those of the pack, or decision and answer."""
-        if rows := list(self.facts(case, outcome.document, terms).compared):
+        if rows := list(_facts(self, case, outcome.document, terms).compared):
             return rows
         words = {True: "refusal", False: "answer"}
-        due = words[self.expects_refusal(case)]
+        due = words[_refuses(self, case)]
         expected = "; ".join(_named_values(case.model_dump(mode="json", include={"expected"})["expected"]))
         return [
             Comparison(what="decision", expected=due, actual=words[outcome.refused]),
@@ -464,6 +468,9 @@ _INTO: Mapping[str, str] = {
 MOVED: Mapping[str, str] = {name: place for place, names in _INTO.items() for name in names.split()}
 """The members that a pack had in earlier versions, and what is in their place."""
 
+_EXAMPLES = {"name": "parcels", "version": "1"}
+_MODELS: Mapping[str, type] = {"case_model": Case, "answer_model": Answer, "suite_model": SuiteConfig}
+
 
 def problem_of(pack: Pack) -> str:
     """Return in one line what a pack has to change, or lacks; empty if nothing."""
@@ -474,7 +481,21 @@ def problem_of(pack: Pack) -> str:
         return f"{kind.__qualname__} is a pack of an earlier version: {'; '.join(changes)}; see docs/packs.md"
     missing = [name for name in ("name", "version", "answer_model") if not hasattr(kind, name)]
     missing += ["terms"] if kind.terms is Pack.terms else []
-    return f"{kind.__qualname__} lacks {', '.join(missing)}; see docs/packs.md" if missing else ""
+    if missing:
+        return f"{kind.__qualname__} lacks {', '.join(missing)}; see docs/packs.md"
+    for name in ("name", "version"):
+        if not isinstance(text := getattr(pack, name), str) or not text:
+            return f"{kind.__qualname__}.{name} is {text!r}, expected a text, such as {name} = {_EXAMPLES[name]!r}"
+    for name, base in _MODELS.items():
+        model = getattr(pack, name)
+        if not isinstance(model, type) or not issubclass(model, base):
+            return f"{kind.__qualname__}.{name} is {model!r}, expected a subclass of {base.__name__}"
+    metrics: Any = pack.metrics
+    if not isinstance(metrics, Metrics):
+        is_class = isinstance(metrics, type) and issubclass(metrics, Metrics)
+        expected = f"{metrics.__qualname__}()" if is_class else "an object of Metrics"
+        return f"{kind.__qualname__}.metrics is {metrics!r}, expected {expected}"
+    return ""
 
 
 def has_paired_figures(pack: Pack) -> bool:
@@ -495,6 +516,37 @@ def names_checks(pack: Pack) -> bool:
     return pack.answer_model.decided_by is not Answer.decided_by
 
 
+def _checked_term(yielded: object) -> Term:
+    """Return what `terms` yielded; raises TypeError unless it is a term whose value is a number."""
+    if not isinstance(yielded, Term):
+        raise TypeError(f"terms() yielded {printable_repr(yielded)}, expected a Term or an Agreement")
+    value: object = yielded.value
+    if not isinstance(value, int | float):
+        shown = f"{yielded.name!r} with the value {printable_repr(value)}"
+        raise TypeError(f"terms() yielded the Term {shown}, expected a number from -1 to 1")
+    return yielded
+
+
+def _refuses(pack: Pack, case: Any) -> bool:
+    """Return what `expects_refusal` returns; raises TypeError if it is no bool, so that "no" would be true."""
+    refuses: object = pack.expects_refusal(case)
+    if not isinstance(refuses, bool):
+        raise TypeError(f"expects_refusal() returned {printable_repr(refuses)}, expected True or False")
+    return refuses
+
+
+def _facts(pack: Pack, case: Any, document: Any, terms: Any) -> RecordFacts:
+    """Return what `facts` returns; raises TypeError if it is no `RecordFacts`, or its labels are no pairs."""
+    facts: object = pack.facts(case, document, terms)
+    if not isinstance(facts, RecordFacts):
+        raise TypeError(f"facts() returned {printable_repr(facts)}, expected RecordFacts")
+    try:
+        return replace(facts, labels=adapter(Labels | None).validate_python(facts.labels))
+    except ValidationError:
+        shown, such = printable_repr(facts.labels), 'such as (("city", "land"),); None for no label'
+        raise TypeError(f"facts() returned labels {shown}, expected pairs of texts, {such}") from None
+
+
 def record_facts(pack: Pack, case: Case, outcome: Outcome | None, score: Score) -> RecordFacts:
     """Return the facts of a pack with defaults for what it leaves out.
 
@@ -507,8 +559,8 @@ def record_facts(pack: Pack, case: Case, outcome: Outcome | None, score: Score) 
     Raises:
         Exception: whatever the pack raises.
     """
-    facts = pack.facts(case, None, ()) if outcome is None else pack.facts(case, outcome.document, score.terms)
-    expected: Decision = "refuse" if facts.expected is None and pack.expects_refusal(case) else "comply_safe"
+    facts = _facts(pack, case, None, ()) if outcome is None else _facts(pack, case, outcome.document, score.terms)
+    expected: Decision = "refuse" if facts.expected is None and _refuses(pack, case) else "comply_safe"
     return replace(
         facts,
         attack_category=case.case_type if facts.attack_category is None else facts.attack_category,
@@ -544,7 +596,7 @@ def panels_of(pack: Pack, results: Iterable[Result], figures: Sequence[Figure]) 
         TypeError: the pack returns something else than panels.
         Exception: anything else that the pack raises.
     """
-    return _instances(pack.metrics.panels(_summaries(pack, results), figures), Panel, "panels")
+    return instances(pack.metrics.panels(_summaries(pack, results), figures), Panel, "panels")
 
 
 def paired_figures_of(pack: Pack, results: Iterable[tuple[Result, bool]]) -> tuple[Figure, ...]:
@@ -578,16 +630,20 @@ def _pairs(pack: Pack, results: Iterable[tuple[Result, bool]]) -> Iterator[tuple
 
 
 def _checked(returned: Iterable[object], method: str) -> tuple[Figure, ...]:
-    figures = _instances(returned, Figure, method)
+    figures = instances(returned, Figure, method)
     for (group, name), number in Counter((figure.group, figure.name) for figure in figures).items():
         if number > 1:
             raise ValueError(f"got two figures with the name {name!r} in the group {group!r}; expected one")
     return figures
 
 
-def _instances(returned: Iterable[object], kind: type[_Returned], method: str) -> tuple[_Returned, ...]:
-    """Return what a pack's method returned; raises TypeError unless all of it is of a class."""
-    found = tuple(returned)
+def instances(returned: object, kind: type[_Returned], method: str) -> tuple[_Returned, ...]:
+    """Return what a pack's method returned.
+
+    Raises:
+        TypeError: it is no series, or one of something else than the class.
+    """
+    found = tuple(returned) if isinstance(returned, Iterable) else (returned,)
     checked = tuple(each for each in found if isinstance(each, kind))
     if len(checked) < len(found):
         raise TypeError(f"{method}() returned {found!r}, expected objects of the class {kind.__name__}")

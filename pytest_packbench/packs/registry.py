@@ -8,6 +8,7 @@ from functools import cached_property
 from importlib.metadata import EntryPoint, entry_points
 from typing import TYPE_CHECKING
 
+from pytest_packbench.model.errors import describe_raised
 from pytest_packbench.packs import functions_into
 
 if TYPE_CHECKING:
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
     from contextlib import AbstractContextManager
     from pathlib import Path
 
+    from pytest_packbench.model.authoring import Tools
     from pytest_packbench.model.pack import LintOption, Pack
     from pytest_packbench.model.suite import SuiteConfig
 
@@ -38,6 +40,23 @@ _BUILTIN: Mapping[str, EntryPoint] = {
 def builtin() -> dict[str, Pack]:
     """Return the packs that come with the package, by name; they are imported by this call."""
     return {name: _load(entry_point, name) for name, entry_point in _BUILTIN.items()}
+
+
+def tools_of(pack: Pack) -> Tools:
+    """Return the tools of a pack.
+
+    Raises:
+        PackError: `tools` raises an exception, or returns something else.
+    """
+    from pytest_packbench.model.authoring import Tools
+
+    try:
+        tools: object = pack.tools()
+    except Exception as error:
+        raise PackError(f"the pack {pack.name} raised in tools: {describe_raised(error)}") from error
+    if not isinstance(tools, Tools):
+        raise PackError(f"the pack {pack.name}: tools() returned {tools!r}, expected an object of Tools")
+    return tools
 
 
 class Packs(Mapping[str, "Pack"]):
@@ -94,7 +113,7 @@ class Packs(Mapping[str, "Pack"]):
         for name in self:
             # reported when a suite uses the pack
             with suppress(PackError):
-                options |= {option.name: option for option in self[name].tools().lint_options}
+                options |= {option.name: option for option in tools_of(self[name]).lint_options}
         return options
 
     def rules_of(self, folder: Path) -> AbstractContextManager[None]:

@@ -16,7 +16,7 @@ import pytest
 
 from pytest_packbench.cases.finder import CaseLocation, find_case, format_location
 from pytest_packbench.cases.load import case_of_control, load_case, load_control
-from pytest_packbench.engine.attempt import AttemptState, Failure, attempt, settle_stored, user_frames
+from pytest_packbench.engine.attempt import AttemptState, Failure, attempt, settle_stored
 from pytest_packbench.engine.time_limit import timed_out
 from pytest_packbench.engine.trial_results import (
     CaseRef,
@@ -30,7 +30,7 @@ from pytest_packbench.engine.trial_results import (
     redacted_trial,
 )
 from pytest_packbench.files import escape_unprintable
-from pytest_packbench.model.errors import CaseError, ControlError, Problem, describe_error, single_spaced
+from pytest_packbench.model.errors import CaseError, ControlError, Problem, describe_error, single_spaced, user_frames
 from pytest_packbench.model.pack import names_checks
 from pytest_packbench.model.record import EvalRecord
 from pytest_packbench.model.request import TargetError

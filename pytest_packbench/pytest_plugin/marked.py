@@ -15,11 +15,11 @@ from pydantic import BaseModel
 
 from pytest_packbench.cases.finder import unknown_suite_message
 from pytest_packbench.cases.load import SuiteCase, suite_cases
-from pytest_packbench.engine.attempt import AttemptState, Failure, Plain, settle, user_frames
+from pytest_packbench.engine.attempt import AttemptState, Failure, Plain, settle
 from pytest_packbench.engine.contexts import shown_path
 from pytest_packbench.engine.time_limit import TimeLimit, Watchdog, timed_out
 from pytest_packbench.engine.trial_results import Trial, build_trial, error_trial, not_run_trial
-from pytest_packbench.model.errors import error_text, single_spaced
+from pytest_packbench.model.errors import error_text, single_spaced, user_frames
 from pytest_packbench.model.result import UNREADABLE, Score, UnreadAnswer
 from pytest_packbench.plugin import CONTEXTS, MARK, SELECTION, rootdir_of
 from pytest_packbench.pytest_plugin.case_run import (

@@ -26,7 +26,7 @@ from pytest_packbench.cases.load import case_file_sha256, is_same_control, load_
 from pytest_packbench.engine.offline import take_late
 from pytest_packbench.engine.recordings import discard_recording, guard_name, recording_problem
 from pytest_packbench.engine.trial_results import CaseRef, build_trial, carried_over_trial, unscored_result, versions
-from pytest_packbench.model.errors import CassetteError, StoredRunError, describe_error, pluralize
+from pytest_packbench.model.errors import CassetteError, StoredRunError, describe_error, describe_raised, pluralize
 from pytest_packbench.model.pack import panels_of
 from pytest_packbench.model.report import PolicyChange, PolicyError, PolicyOutcome
 from pytest_packbench.model.result import (
@@ -291,19 +291,25 @@ class SuiteRun(RunResults):
         contexts, pack = self.contexts, self.pack
         self.rerun = self._redact(rerun_options(contexts.opened(self.suite), is_marked=bool(self.targets)))
         from pytest_packbench.analysis.conclusion import conclude, with_figures
+        from pytest_packbench.analysis.counting import MetricError
 
         self.carry_over(self._scored_unselected)
         self.results = self.ordered()
         metadata = replace(self._metadata(), findings=(*self._findings(),))
         is_part = len(self.by_nodeid) < self.case_count
-        conclusion = conclude(
+        concluded = partial(
+            conclude,
             metadata,
             self.results,
-            self.suite.config,
-            pack.metrics.depths,
-            self._earlier(metadata),
+            levels=pack.metrics.depths,
             scope="shard" if contexts.settings.shard is not None else "part" if is_part else "whole",
         )
+        try:
+            conclusion = concluded(rules=self.suite.config, earlier=self._earlier(metadata))
+        except MetricError as error:
+            self.problems.append(contexts.redactor.text(str(error)))
+            # the results are kept, without gates: they can't be judged
+            conclusion = concluded(rules=None)
         with self._calling_pack("figures"):
             conclusion = with_figures(conclusion, pack, lambda: self.results, self._redact)
         policy = contexts.redactor.json(policy_of(self.suite, pack, project))
@@ -355,7 +361,7 @@ class SuiteRun(RunResults):
         try:
             yield
         except Exception as error:  # noqa: BLE001 - packs are the user's code
-            problem = f"the pack {self.suite.config.pack} raised in {method}: {describe_error(error)}"
+            problem = f"the pack {self.suite.config.pack} raised in {method}: {describe_raised(error)}"
             self.problems.append(self.contexts.redactor.text(problem))
 
     def write(self, conclusion: Conclusion) -> None:

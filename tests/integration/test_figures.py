@@ -167,7 +167,7 @@ HOOKS = ("figures", "panels", "remarks")
     [
         (
             "raise RuntimeError('fell over')",
-            [f"the pack toy raised in {name}: RuntimeError: fell over" for name in HOOKS],
+            [f"the pack toy raised in {name}: RuntimeError: fell over (*conftest.py:[0-9]*)" for name in HOOKS],
         ),
         ("return ['a']", ["the pack toy raised in figures: TypeError: figures() returned ('a',), expected objects"]),
         ("return 2 * [Figure(name='a', definition='b')]", ["got two figures with the name 'a' in the group ''"]),
@@ -179,7 +179,41 @@ def test_a_pack_whose_figures_fail_fails_the_run(measured: Project, statement: s
     measured.extend_conftest(f"{PACK}\n\ndef broken(self, *arguments):\n    {statement}\n\n\n{broken}")
     result = measured.run_toy()
     assert result.ret == 1
-    result.stdout.fnmatch_lines_random([f"*{message.replace('[', '[[]')}*" for message in messages])
+    escaped = [message.replace("['", "[[]'") for message in messages]
+    result.stdout.fnmatch_lines_random([f"*{message}*" for message in escaped])
+
+
+@pytest.mark.parametrize(
+    ("suite", "definition"),
+    [("pack: toy\ngates:\n  - {metric: zone_share, min: 0.5}\n", ""), ("pack: toy\n", "The share of zones.")],
+)
+def test_a_metric_that_raises_fails_the_run_and_keeps_its_results(
+    measured: Project, suite: str, definition: str
+) -> None:
+    measured.suite(text=suite)
+    measured.extend_conftest(f"""{PACK}
+
+from pytest_packbench import Metric
+
+
+class Rules(Toy.suite_model):
+    metrics = {{
+        "zone_share": Metric(
+            among=lambda result: result.counted,
+            counts=lambda result, _: result.zone,
+            definition={definition!r},
+        )
+    }}
+
+
+Measured.suite_model = Rules
+""")
+    result = measured.run_toy()
+    where = "AttributeError: 'Profile' object has no attribute 'zone' (*conftest.py:[0-9]*)"
+    result.stdout.fnmatch_lines([f"*the pack toy raised in metric zone_share: {where}"])
+    assert "Traceback" not in result.stdout.str() + result.stderr.str()
+    assert (result.ret, len(measured.lines("records.jsonl"))) == (1, 2)
+    assert not (measured.left() / "report.json").exists()
 
 
 @pytest.mark.parametrize(

@@ -29,7 +29,7 @@ from tests.cassettes import authored_cassette
 from tests.unit.attempts import Echo, EchoPack, case, context, model_request, suite
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import AsyncIterator, Callable, Iterator
     from pathlib import Path
 
     from pytest_packbench.model.request import VerifyContext, VerifyRequest
@@ -340,6 +340,37 @@ class Quoting(EchoPack):
 
     def facts(self, case: Case, answer: Echo | None, terms: Any) -> RecordFacts:
         return RecordFacts(extra={} if answer is None else {"said": answer.said})
+
+
+async def later(*_: object) -> AsyncIterator[Term]:
+    yield Term(name="late")
+
+
+@pytest.mark.parametrize(
+    ("method", "returned", "kind", "message"),
+    [
+        ("expects_refusal", "no", "pack_error", "expects_refusal() returned 'no', expected True or False"),
+        ("terms", 1, "scorer_error", "terms() returned 1, expected Terms; did you mean yield"),
+        ("terms", None, "scorer_error", "terms() returned None, expected Terms; did you mean yield"),
+        ("terms", Term(name="a"), "scorer_error", "expected Terms; did you mean yield"),
+        ("terms", later(), "scorer_error", "expected Terms; did you mean yield"),
+        ("terms", [1], "scorer_error", "terms() yielded 1, expected a Term or an Agreement"),
+        ("terms", [Term(name="a", value="1")], "scorer_error", "the Term 'a' with the value '1', expected a number"),  # type: ignore[arg-type]  # what a pack may do
+        ("facts", {}, "pack_error", "facts() returned {}, expected RecordFacts"),
+        ("facts", RecordFacts(labels="ab"), "pack_error", "facts() returned labels 'ab', expected pairs of texts"),  # type: ignore[arg-type]  # likewise
+        ("facts", RecordFacts(labels=("a", "b")), "pack_error", "labels ('a', 'b'), expected pairs of texts"),  # type: ignore[arg-type]  # likewise
+        ("facts", RecordFacts(labels=(("a", 1),)), "pack_error", "labels (('a', 1),), expected pairs of texts"),  # type: ignore[arg-type]  # likewise
+    ],
+)
+def test_a_method_that_returns_something_else_makes_an_error_that_names_it(
+    method: str, returned: Any, kind: str, message: str, tmp_path: Path
+) -> None:
+    pack, loaded = type("Odd", (EchoPack,), {method: lambda *_: returned})(), case(q=1)
+    shared = context(tmp_path, lambda _: {"points": 1.0}, mode="fixture", pack=pack)
+    ref = CaseRef.at(shared.suite, pack, loaded, case_id="a", nodeid="a.json::a", file="a.json")
+    found = build_trial(ref, attempt(shared, loaded), shared, "01RUN").result.score
+    assert (found.verdict, found.kind) == ("error", kind)
+    assert message in found.message
 
 
 @pytest.mark.parametrize(

@@ -13,6 +13,7 @@ from pytest_packbench.api import load_suite
 from pytest_packbench.commands import UsageError, main
 from pytest_packbench.commands.judging import write_first_baseline
 from pytest_packbench.packs.registry import Packs
+from pytest_packbench.testing import case, write_suite
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -126,6 +127,61 @@ def test_init_prints_what_to_run_next_and_what_is_wrong(
     assert main(["init", "below"]) == 2
     error = capsys.readouterr().err.replace(str(tmp_path), "<FOLDER>")
     expected.check(f"{text}$ packbench init below (below a pytest.ini)\n{error}")
+
+
+WRONG_TOOLS = [
+    ("lint a", "lint", "return 1 / 0", "raised in lint: ZeroDivisionError: division by zero (odd_of_init.py:12)"),
+    ("lint a", "lint", "return ['a']", "raised in lint: TypeError: lint() returned ('a',), expected objects of the"),
+    ("lint a", "lint", "return 1", "raised in lint: TypeError: lint() returned (1,), expected objects of the class"),
+    ("lint a", "tools", "return 1 / 0", "raised in tools: ZeroDivisionError: division by zero (odd_of_init.py:16)"),
+    ("lint a", "tools", "return 1", "tools() returned 1, expected an object of Tools"),
+    ("init b", "tools", "return 1", "tools() returned 1, expected an object of Tools"),
+    ("init b", "starter", "return 1 / 0", "raised in starter: ZeroDivisionError: division by zero (odd_of_init.py:12)"),
+    ("init b", "starter", "return 1", "starter() returned 1, expected a Starter, whose suite and project are texts"),
+    ("init b", "starter", "return Starter(suite={'a': 1}, project={})", "expected a Starter, whose suite and project"),
+    ("init b", "starter", "return Starter(suite={}, project=None)", "expected a Starter, whose suite and project"),
+]
+
+
+@pytest.mark.parametrize(("command", "method", "body", "line"), WRONG_TOOLS)
+def test_tools_that_are_wrong_are_one_line(
+    command: str,
+    method: str,
+    body: str,
+    line: str,
+    *,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    bodies = {"tools": "return OddTools()", method: body}
+    other = "lint" if method == "tools" else method
+    (tmp_path / "odd_of_init.py").write_text(
+        f"""from pytest_packbench import Answer, Pack, Starter, Tools
+
+
+class Bare(Pack):
+    name, version, answer_model = "odd", "1", Answer
+
+    def terms(self, case, answer, rules):
+        return ()
+
+class OddTools(Tools):
+    def {other}(self, *arguments):
+        {bodies.get(other, "return ()")}
+
+class Odd(Bare):
+    def tools(self):
+        {bodies["tools"]}
+""",
+        encoding="utf-8",
+    )
+    monkeypatch.delitem(sys.modules, "odd_of_init", raising=False)
+    write_suite(tmp_path / "storage" / "benchmarks" / "a", [case("a", pack_id="odd")], pack="odd")
+    assert main([*command.split(), "--pack", "odd_of_init:Odd"]) == 2
+    out, err = capsys.readouterr()
+    assert (out, err.count("\n")) == ("", 1)
+    assert line in err
 
 
 @pytest.mark.parametrize(

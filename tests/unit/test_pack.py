@@ -317,6 +317,18 @@ PROBLEMS: list[tuple[Pack, str]] = [
     (ParcelPack(), ""),
     (Earlier(), f"Earlier is a pack of an earlier version: {CHANGES}"),
     (Nameless(), "Nameless lacks name, version, answer_model; see docs/packs.md"),
+    *(
+        (type("Odd", (ParcelPack,), attributes)(), f"Odd.{line}")
+        for attributes, line in (
+            ({"name": None}, "name is None, expected a text, such as name = 'parcels'"),
+            ({"version": 1}, "version is 1, expected a text, such as version = '1'"),
+            ({"case_model": dict}, "case_model is <class 'dict'>, expected a subclass of Case"),
+            ({"answer_model": "Quote"}, "answer_model is 'Quote', expected a subclass of Answer"),
+            ({"suite_model": dict}, "suite_model is <class 'dict'>, expected a subclass of SuiteConfig"),
+            ({"metrics": {}}, "metrics is {}, expected an object of Metrics"),
+            ({"metrics": Metrics}, f"metrics is {Metrics!r}, expected Metrics()"),
+        )
+    ),
 ]
 
 

@@ -462,7 +462,9 @@ def test_a_pack_that_raises_is_named(
     before, folder = (
         project.run(number, results(case_sha256=EMPTY_CASE), pack="odd", pack_version="1") for number in (1, 2)
     )
-    raised = "ValueError: none at all"
+    message = "ValueError: none at all"
+    line = next(number for number, line in enumerate(ODD.splitlines(), 1) if "raise ValueError" in line)
+    raised = f"{message} (site/odd_of_pages.py:{line})"
     assert f"The pack odd raised in panels: {raised}." in text_of(page_of(folder))
     for name, arguments in {
         "figures": ("merge", folder, "--root", "storage"),
@@ -470,7 +472,7 @@ def test_a_pack_that_raises_is_named(
     }.items():
         assert packbench(*arguments) == (2, "", f"packbench: the pack odd raised in {name}: {raised}\n")
     (project.root / "toy" / "cases" / "a.json").write_text(json.dumps(case("a", pack_id="odd")), encoding="utf-8")
-    assert f"now: pack_error: the pack odd raised {raised}" in packbench("rescore", folder, "--root", "storage")[1]
+    assert f"now: pack_error: the pack odd raised {message}" in packbench("rescore", folder, "--root", "storage")[1]
 
 
 def passed_over(number: int) -> str:
