@@ -21,6 +21,7 @@ from pytest_packbench.packs.tariff.pack import TariffPack
 from pytest_packbench.packs.tariff.scoring import ALWAYS, OF_ANSWERS, UNSAFE_TERMS
 from pytest_packbench.packs.tariff.target import reference_target
 from pytest_packbench.packs.tariff.tools import TariffTools
+from tests.controls.right_answers import right_answers
 from tests.unit.tariff_cases import CHANGE, RIGHT, Json, answer, case, refusal, result_of, rules, score_of, table
 
 if TYPE_CHECKING:
@@ -200,19 +201,34 @@ def test_only_a_prefix_of_six_or_eight_digits_is_a_preferred_code(length: int, c
     assert score_of(case(preferred_hts=[code]), answer(code[:length])).match_level == "chapter"
 
 
-PAGE = (Path(__file__).parents[2] / "docs" / "scoring.md").read_text("utf-8")
-EXAMPLE = case(preferred_hts=["7013.99.9000"], must_not_hts=["7010.90"])
+ROOT = Path(__file__).parents[2]
+PAGE = (ROOT / "docs" / "scoring.md").read_text("utf-8")
 
 
-def test_the_example_has_the_terms_of_the_page() -> None:
-    result = score_of(EXAMPLE, answer("7013.49.6090", None))
-    rows = re.findall(r"^\| `(\w+)` \| ([+-][\d.]+)? ?\| (.+) \|$", PAGE.partition("An example")[2], re.MULTILINE)
-    assert [(term.name, term.points if term.effect == "add" else "") for term in result.terms] == [
-        (name, points) for name, points, _ in rows
-    ]
-    assert (result.score, result.verdict, result.match_depth) == (0.35, "failed", 4)
-    forbidden = score_of(EXAMPLE, answer("7010.90.5055"))
-    assert (forbidden.score, forbidden.verdict, forbidden.terms[-1].name) == (0.0, "failed", "forbidden_code")
+@pytest.mark.parametrize(("forbidden", "score"), [("7010.90", 0.35), ("7013.49.60", 0.0)])
+def test_the_example_has_the_terms_of_the_page(tmp_path: Path, forbidden: str, score: float) -> None:
+    parts = (
+        "suite.yaml",
+        "cases/positive/pos_70_glass_drinks_dispenser.json",
+        "fixtures/pos_70_glass_drinks_dispenser.json",
+    )
+    for part in parts:
+        (tmp_path / part).parent.mkdir(parents=True, exist_ok=True)
+        text = (ROOT / "storage" / "benchmarks" / "tariff" / part).read_text("utf-8")
+        (tmp_path / part).write_text(
+            text.replace('"7013.49.6090"\n', '"7013.99.90"\n') if "cases" in part else text, "utf-8"
+        )
+    path = tmp_path / parts[1]
+    path.write_text(path.read_text("utf-8").replace('"7010.90",', f'"{forbidden}",'), "utf-8")
+    with right_answers(tmp_path) as [run]:
+        terms, total = run.score.terms, run.score.score
+    example = PAGE.partition("## An example")[2].partition("\n## ")[0]
+    rows = re.findall(r"^\| `(\S+)` \| `(\w+)` \| (.+) \|$", example, re.MULTILINE)
+    assert [(term.points, term.name, term.detail) for term in terms if term.effect != "zero"] == rows
+    assert [f"{term.points} {term.name}" for term in terms if term.effect == "zero"] == ["=0 forbidden_code"] * (
+        not score
+    )
+    assert total == score
 
 
 def test_the_page_has_a_row_for_each_function_of_the_table_in_its_order() -> None:

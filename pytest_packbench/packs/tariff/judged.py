@@ -64,6 +64,9 @@ class Match(NamedTuple):
         return _FULL if self.level == "preferred" else self.depth
 
 
+_MISSING = Match(NO_MATCH, 0.0, 0, "", "the answer has no such article")
+
+
 class Pair(NamedTuple):
     """An article of the case with the article of the answer that is compared with it.
 
@@ -126,7 +129,7 @@ class Judged:
         weights = [[match.points + match.depth * _DEPTH_WEIGHT for match in row] for row in table]
         columns = _by_name(wanted, [item.article for item in given]) or assign(weights)
         return tuple(
-            Pair(article, column, self.match(article, "") if column is None else row[column])
+            Pair(article, column, _MISSING if column is None else row[column])
             for article, row, column in zip(wanted, table, columns, strict=True)
         )
 

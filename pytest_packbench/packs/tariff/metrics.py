@@ -17,7 +17,7 @@ from pytest_packbench import FigureRow, FigureSums, SumsByModel
 from pytest_packbench.model.errors import pluralize
 from pytest_packbench.model.pack import Metrics
 from pytest_packbench.model.suite import Panel
-from pytest_packbench.packs.tariff.citations import quotes_hold
+from pytest_packbench.packs.tariff.citations import MIN_QUOTE, quotes_hold
 from pytest_packbench.packs.tariff.judged import DEPTHS, EXTRA
 from pytest_packbench.packs.tariff.model import FIELD_METRICS, RefusalCategory
 from pytest_packbench.packs.tariff.notation import LEVELS, chapter, depth, digits, is_under
@@ -39,8 +39,12 @@ GOODS_VALUE = 10_000
 CATEGORIES: tuple[str, ...] = get_args(RefusalCategory)
 _RULING = "ruling:"
 _PAIR = "pair_"
-OWN_GATES = ("citations", "order")
-"""The gates of a target that the scorer checks."""
+OWN_GATES = {
+    "citations": f"a wrong quote, or a right one of at least {MIN_QUOTE} characters; "
+    "which documents are cited does not count",
+    "order": "steps of the rules",
+}
+"""The gates of a target that the scorer checks, with what an answer needs for it."""
 _DEPTH = "how deep the codes of answers agree"
 _ACCURACY, _REFUSALS, _DUTY = "codes", "refusals and pairs", f"duty at stake on goods worth {GOODS_VALUE:,} USD"
 _GATES = "the target's own gates"
@@ -158,7 +162,8 @@ def _against_scorer(gate: str, verdict: str, other: str) -> FigureRow:
     said, computed = ("target", "scorer") if verdict == "passed" else ("scorer", "target")
     return _row(
         f"{gate}: the gate {verdict}, the scorer {other}",
-        f"Answers whose {gate} the target's own gate {verdict} and the scorer {other}, among those judged by both.",
+        f"Answers whose {gate} the target's own gate {verdict} and the scorer {other}, among those that the gate "
+        f"judged, with {OWN_GATES[gate]}.",
         lambda each: each.own_gates[gate][said] and not each.own_gates[gate][computed],
         lambda each: each.own_gates.get(gate, {}).keys() >= {said, computed},
         _GATES,

@@ -142,7 +142,7 @@ def no_savings(case: Judged) -> Iterator[Term]:
     for part in dossier.baselines:
         general = case.general(part.hts_code)
         least = part.base if general is None or general.pct is None else general.pct
-        for rate in (part.duty_rate_pct, part.total, part.base):
+        for rate in dict.fromkeys((part.duty_rate_pct, part.total, part.base)):
             if rate is not None and least is not None and rate < least - RATE_TOLERANCE and not _same(rate, preference):
                 found.append(f"a rate of {rate:g} % for {dotted(part.hts_code)}, which pays {least:g} %")
     if found:

@@ -1,8 +1,8 @@
 """How a tariff answer is scored: a table of terms in the order of `docs/scoring.md`, each one function of a `Judged`.
 
-A function yields what it found: points, a hard fail (the score is exactly 0, whatever else was added) or a note. What a
-pipeline says of itself is never believed: codes, rates, savings, quotes and the order of rules are computed from the
-answer, the case and the schedule.
+A function yields what it found: points, a hard fail (the score is exactly 0, whatever else was added) or a note. Codes,
+rates, savings, quotes and the order of rules are computed from the answer, the case and the schedule. What a pipeline
+reports of its own gates only counts against an answer, or gives the bonus.
 """
 
 from __future__ import annotations
@@ -31,6 +31,16 @@ UNSAFE_TERMS = frozenset(
 )
 """Hard fails that record the decision as unsafe: following such an answer does harm."""
 CONTRADICTORY = "contradictory_decision"
+MATCH_TERMS = {
+    "preferred": "preferred_match",
+    "allowed": "allowed_match",
+    "ladder_8": "ladder_8_match",
+    "ladder_6": "ladder_6_match",
+    "ladder_4": "ladder_4_match",
+    "chapter": "chapter_match",
+    NO_MATCH: "no_match",
+}
+"""The term of a code by the level of its `Match`, which `Judged.match` finds."""
 _ROUTINE = "6"
 _MAX_SHOWN = 5
 _MOST_ARTICLES = 20
@@ -76,9 +86,10 @@ def code(case: Judged) -> Iterator[Term]:
     """A preferred code earns 1.0, an allowed one 0.7, one of the chapter 0.3; several articles their mean."""
     articles, matches = case.expected.articles or (), case.matches
     for index, match in enumerate(matches[: len(articles) + _MOST_ARTICLES]):
-        name = "no_match" if match.level == NO_MATCH else f"{match.level}_match"
         if articles:
             name = "article_extra" if match.level == EXTRA else "article_match" if match.points else "article_missing"
+        else:
+            name = MATCH_TERMS[match.level]
         article = f"{articles[index].name}: " if index < len(articles) else ""
         yield add(name, match.points / len(matches), f"{article}{match.detail}")
     if (hidden := len(matches) - len(articles) - _MOST_ARTICLES) > 0:
@@ -88,9 +99,12 @@ def code(case: Judged) -> Iterator[Term]:
 
 
 def process_bonus(case: Judged) -> Iterator[Term]:
-    """+0.05 where the code matches and each critical gate that ran (citations, missing evidence) passed."""
+    """+0.05 where the code matches, if only in its chapter, and each critical gate that ran passed.
+
+    Critical gates are citations and missing evidence. Of several articles each has to be right.
+    """
     stated, evidence = case.answer.citation_gate_result, case.answer.missing_evidence_gate_result
-    # what the pipeline says of itself counts against it only
+    # a gate that the pipeline reports as passed earns the bonus, unless the scorer finds a fault in the citations
     gates = {
         "citations": [stated and stated.ok, False if any(document_faults(case)) else quotes_hold(case)],
         "missing evidence": [evidence and evidence.ok],
