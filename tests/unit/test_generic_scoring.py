@@ -373,3 +373,32 @@ def test_a_hard_fail_never_passes() -> None:
     assert Score(score=0.0, threshold=0.0, verdict="passed", terms=(zero,)).verdict == "failed"
     assert Score(score=1.0, threshold=0.5, verdict="passed", terms=(Term(name="a", value=1.0),)).passed
     assert Score(score=None, threshold=0.5, verdict="vacuous", terms=(zero,)).verdict == "vacuous"
+
+
+TEXT_ANSWERS: list[tuple[str, Any, Any, float]] = [
+    ("criteria: [{exact: $.queue}]", {"queue": "billing"}, '{"queue": "billing"}', 0),
+    ("criteria: [{exact: $..queue, value: [billing]}]", "any", '{"queue": "billing"}', 0),
+    ("criteria: [{exact: $}]", '["a"]', '["a"]', 1),
+    ("criteria: [{exact: $}]", ["a"], '["a"]', 0),
+    ("criteria: [{exact: $}]", "[" * 5000, "[" * 5000, 1),
+    ("forbidden: [{contains: $, value: password}]", '["billing", "password is 3"]', '["billing", "password is 3"]', 0),
+    ("forbidden: [{contains: $, value: password}]", '{billing: "password is 3"}', '{billing: "password is 3"}', 0),
+    ("forbidden: [{contains: $.a, value: password}]", '{"a": "password"}', '{"a": "password"}', 1),
+    ("refusal: {path: $.refusal}", '{"refusal": true}', '{"refusal": true}', 1),
+    ("refusal: {path: $, value: no}", {"refuse": True}, "no", 1),
+]
+
+
+@pytest.mark.parametrize(("text", "expected", "answer", "value"), TEXT_ANSWERS)
+def test_an_answer_that_is_a_text_is_no_document(text: str, expected: Any, answer: str, value: float) -> None:
+    rules = suite(text.replace("value: no", 'value: "no"'))
+    assert score_of(rules, expected, answer).score == value
+
+
+def test_a_path_never_multiplies_what_it_visits() -> None:
+    lists = ("[*,*]", "[0,0]", "[0,-1]", "['a','a']", "[?@,?@]", "[0:,1:]")
+    for path in (f"${first}{second}" for first in lists for second in lists):
+        with pytest.raises(ValueError, match="misfit"):
+            compile_path(path)
+    for path in ("$.a[*].b['x','y']", "$['a,b'][*]['c,d']", "$..[?@.a]['x',0]", "$[1:2,4].a[*][*]"):
+        assert compile_path(path).is_multiple

@@ -203,6 +203,17 @@ def test_the_labels_of_a_case_and_an_answer(expected: Any, result: Any, labels: 
     assert facts.labels == labels
 
 
+def test_a_text_has_no_label_but_itself() -> None:
+    for path, labels in {
+        "$.intent": (("billing", None),),
+        "$..intent": None,
+        "$": ((None, '{"intent": "billing"}'),),
+    }.items():
+        rules = suite(f"labels: {path}\ncriteria: [{{exact: /intent}}]")
+        _, case = load(suite("criteria: [{exact: /intent}]"), {"intent": "billing"})
+        assert rules.labels_of(case, '{"intent": "billing"}') == labels
+
+
 def test_labels_ignore_case_where_their_criterion_does() -> None:
     rules = suite("labels: /intent\ncriteria: [{exact: /intent, ignore_case: true}]")
     pack, case = load(rules, {"intent": "Billing"})

@@ -142,7 +142,7 @@ def test_a_json_path_that_may_visit_a_value_many_times_is_refused_with_the_suite
         compile_path(text)
     assert caught.value.context == {
         "wrong": f'"{text}" may visit a value many times',
-        "expected": "at most one .., and in a filter $ with keys and indexes only",
+        "expected": "at most one .., one list with commas, and in a filter $ with keys and indexes only",
     }
 
 
