@@ -24,8 +24,9 @@ GO_ON = "--packbench-max-unreadable=0"
 def answer(received: Received) -> Reply:
     """Answer with points, or as the text asks: in another form, cut off, garbled, or not at all."""
     text = parse_request(received).text
-    if "form" in text:
-        return openai_reply(json.dumps({"points": SECRET} if "secret" in text else {"pints": 1.0}))
+    if "form" in text or "secret" in text:
+        key = "said" if "form" in text else "points"
+        return openai_reply(json.dumps({key: SECRET if "secret" in text else 1.0}))
     if "cut" in text:
         return openai_reply('{"points": 1', finish_reason="length")
     if "garbled" in text:
@@ -70,7 +71,7 @@ def test_a_reason_is_told_without_a_secret(project: Project, model: Model, monke
 
         Toy.answer_model = Numbers
         """)
-    project.prepare(*["form and secret"] * 3)
+    project.prepare(*["points secret"] * 3)
     model.handler = answer
     result = model.run(project, ONE, "--packbench-max-unreadable=1")
     result.stdout.fnmatch_lines(
