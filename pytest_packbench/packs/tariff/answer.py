@@ -203,6 +203,11 @@ class Classified(StrictModel):
         """The code of the goods as they are, as digits; None without one."""
         return self.baseline.hts_code if self.baseline else None
 
+    @property
+    def decided(self) -> list[str]:
+        """The codes that the interpretation rules choose, as digits."""
+        return [step.chosen for step in self.gri_trace.steps if step.chosen]
+
 
 class Article(Classified):
     """One of several articles, each with a code of its own.
