@@ -128,6 +128,9 @@ DOSSIERS: dict[str, tuple[Json, str]] = {
     "a code of another form": ({"baseline": {"hts_code": "HTS 6404"}}, "contradictory_decision"),
     "a rate": ({"baseline": {"duty_rate_pct": 0.0}}, "contradictory_decision"),
     "a rate in a breakdown": ({"baseline": {"duty_breakdown": {"base_rate_pct": 5}}}, "contradictory_decision"),
+    "a rate in words": ({"baseline": {"duty_rate_pct": "Free"}}, "contradictory_decision"),
+    "a kind of rate": ({"baseline": {"duty_basis": "free"}}, "contradictory_decision"),
+    "a rate that is not known": ({"baseline": {"duty_rate_pct": "n/a"}}, "refusal"),
     "a saving": ({"what_if_candidates": [{"change": "sole"}]}, "contradictory_decision"),
     "an optimised code": ({"optimized": {"hts_code": RIGHT}}, "contradictory_decision"),
     "an article": ({"articles": [{"article": "a shoe"}]}, "contradictory_decision"),
@@ -146,15 +149,61 @@ def test_beside_a_refusal_only_codes_rates_and_savings_are_looked_at(dossier: Js
     assert (result.score, result.terms[0].name) == (float(because == "refusal"), because), result.terms
 
 
-def test_a_fault_beside_a_refusal_is_a_note_and_the_rest_of_the_dossier_is_read() -> None:
-    checked = case(expected_accept=False, must_cite=["report"])
-    checked["input"]["evidence"] = [{"source_id": "report", "text": "a sole of rubber or of leather, not told"}]
-    cited = {"citations": [{"source_id": "report", "quote": "a sole of rubber or of leather"}]}
-    faulty = {**cited, "baseline": {"hts_code": None, "confidence": 100.0}}
+QUOTE = "a sole of rubber or of leather"
+CITED: Json = {"source_id": "report", "quote": QUOTE}
+FAULTY_CITATIONS: dict[str, tuple[Any, str | None]] = {
+    # the citations beside a refusal, and why they are wrong
+    "a claim that is no text": ([{**CITED, "claim": 5}], None),
+    "an invented quote with such a claim": (
+        [CITED, {**CITED, "quote": "of leather only", "claim": 5}],
+        "does not occur",
+    ),
+    "a source that nobody sent": ([CITED, {**CITED, "source_id": "mill", "claim": 5}], "is not in the request"),
+    "a quote that is no text": ([CITED, {**CITED, "quote": 5}], "can't be read"),
+    "no source": ([CITED, {"quote": QUOTE}], "can't be read"),
+    "a text": (QUOTE, "can't be read"),
+}
+
+
+@pytest.mark.parametrize(("citations", "wrong"), FAULTY_CITATIONS.values(), ids=FAULTY_CITATIONS)
+def test_a_faulty_value_beside_a_refusal_is_a_note_and_the_rest_of_the_dossier_is_read(
+    citations: Any, wrong: str | None
+) -> None:
+    checked = case(expected_accept=False, must_cite=None if wrong else ["report"])
+    checked["input"]["evidence"] = [{"source_id": "report", "text": f"{QUOTE}, not told"}]
+    faulty = {"citations": citations, "baseline": {"hts_code": None, "confidence": 100.0}}
     result = score(checked, refusal(tariff_dossier=faulty), pack="tariff")
-    assert result.score == 1.0
+    assert result.score == (0.0 if wrong else 1.0), result.terms
+    invalid = [term.detail for term in result.terms if term.name == "citations_invalid"]
+    assert [wrong in detail for detail in invalid if wrong] == [True] * bool(wrong), invalid
     notes = [term.detail for term in result.terms if term.name == "form"]
     assert any(note.startswith("next to the refusal, not read: /baseline/confidence: got 100.0") for note in notes)
+
+
+RECOMMENDED: dict[str, tuple[Json, Json]] = {
+    # what a refusal recommends, and what the record keeps of it
+    "a code": ({"hts_code": RIGHT}, {"agent_decision": None, "valid": True}),
+    "an invalid code": ({"hts_code": "6404.11.9099"}, {"agent_decision": None, "valid": False}),
+    "beside a fault": ({"hts_code": "6404.11.9099", "confidence": 100.0}, {"agent_decision": None, "valid": False}),
+    "a forbidden code": ({"hts_code": "6402.99.3165"}, {"agent_decision": "comply_unsafe", "valid": True}),
+    "forbidden beside a fault": (
+        {"hts_code": "6402.99.3165", "confidence": 100.0},
+        {"agent_decision": "comply_unsafe", "valid": True},
+    ),
+}
+
+
+@pytest.mark.parametrize(("baseline", "kept"), RECOMMENDED.values(), ids=RECOMMENDED)
+def test_a_refusal_that_recommends_a_code_is_none_and_its_codes_are_read(baseline: Json, kept: Json) -> None:
+    config = rules(schedule="us_2026_revision_10")
+    pack = PACK.for_suite(config)
+    checked: Any = pack.case_model.model_validate(case(must_not_hts=["6402"]))
+    outcome = pack.read(refusal(tariff_dossier={"baseline": baseline}))
+    found = pack.score(checked, outcome, config)
+    facts = pack.facts(checked, outcome.document, found.terms)
+    assert not outcome.refused
+    assert (found.score, found.terms[0].name) == (0.0, "contradictory_decision")
+    assert {"agent_decision": facts.agent_decision, "valid": facts.valid} == kept
 
 
 def test_a_failure_is_an_error_and_rulings_become_firings() -> None:
@@ -186,12 +235,26 @@ def test_the_history_of_an_earlier_result_may_say_nothing_else_than_the_document
         (("citations",), [{"source_id": "nobody", "quote": "nothing"}]),
         (("lever_proof", "selected_levers"), [lever]),
         (("lever_proof", "best"), lever),
+        (("lever_proof", "savings_estimate"), 10000.0),
+        (("iterations",), [{"accepted": result["accepted"]}]),
         ((*last, "accepted"), not result["accepted"]),
         ((*last, "hts_code"), "0101.21.0010"),
         ((*last, "rejected_because"), ["llm_unavailable"]),
         ((*last, "conflicts"), ["it is a horse"]),
+        ((*last, "conflicts"), [True]),
+        # a text of the document elsewhere is no repetition
+        ((*last, "final_code"), result["status"]),
+        ((*last, "gates"), {"optimized": {"hts_code": "9801.00.1012", "duty_rate_pct": 0.0}}),
+        ((*last, "gates", 0, "hts_code"), "0101.21.0010"),
+        ((*last, "gates", 0, "decision"), "fail"),
+        ((*last, "missing"), {"0101.21.0010": 1}),
+        ((*last, "unsupported"), [5.0]),
+        ((*last, "citation_gate_result"), {"ok": False, "violations": []}),
+        ((*last, "missing_evidence_gate_result"), {"ok": False, "violations": []}),
+        (("iterations", 0, "hts_code"), "0101.21.0010"),
         ((*dossier, "questions_for_user"), ["Is it a horse?"]),
         ((*dossier, "candidate_chapters"), [{"hts_code": "0101.21.0010"}]),
+        ((*dossier, "candidate_chapters"), {"01": "0101.21.0010"}),
     ]
     for path, value in others:
         with pytest.raises(ResultError, match="unknown key"):

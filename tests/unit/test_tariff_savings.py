@@ -57,5 +57,13 @@ def test_a_saving_is_true_or_its_untruth_is_a_hard_fail(row: Json, tmp_path: Pat
     assert not any("\n" in term.detail for term in result.terms)
 
 
+def test_of_many_wrong_what_ifs_a_few_are_shown(tmp_path: Path) -> None:
+    result = answer_of({})
+    offered = result["tariff_dossier"]["what_if_candidates"]
+    offered += [{**offered[0], "id": f"w{number}", "change": "unknown"} for number in range(50)]
+    names = [term.name for term in score_of({}, tmp_path, result).terms]
+    assert names.count("savings_lever") == 5
+
+
 def test_a_refusal_of_a_savings_case_is_a_refusal(tmp_path: Path) -> None:
     assert score_of({}, tmp_path, refusal()).match_level == "unexpected_refusal"

@@ -6,6 +6,7 @@ makes the answer unreadable. What a pipeline wants to say beside it stands in `n
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple, Self
 
 from pydantic import (
@@ -22,7 +23,7 @@ from pytest_packbench.files import walk
 from pytest_packbench.model import result as results
 from pytest_packbench.model.answer import Answer
 from pytest_packbench.model.case import Expected, Fraction, ListOf, StrictModel, misfit
-from pytest_packbench.model.errors import first_of, validation_problems
+from pytest_packbench.model.errors import first_of, validation_problems, without_keys
 from pytest_packbench.packs.tariff.model import RefusalCategory  # noqa: TC001 - pydantic reads it at run time
 from pytest_packbench.packs.tariff.notation import CODE, WIDTHS, Level, Rule, digits, dotted
 
@@ -45,7 +46,7 @@ Points = Annotated[float, Field(ge=-1000, le=1000), Expected("a number of percen
 Kind = Literal["materials", "construction", "components", "packaging", "process", "origin", "description", "valuation"]
 UNLAWFUL = frozenset({"description", "valuation"})
 """Kinds of changes that do not change the goods (19 U.S.C. 1592)."""
-_MAX_SHOWN, _CHAPTER = 5, 2
+_MAX_SHOWN = 5
 
 
 class Refusal(StrictModel):
@@ -201,6 +202,11 @@ class Classified(StrictModel):
     def code(self) -> str | None:
         """The code of the goods as they are, as digits; None without one."""
         return self.baseline.hts_code if self.baseline else None
+
+    @property
+    def decided(self) -> list[str]:
+        """The codes that the interpretation rules choose, as digits."""
+        return [step.chosen for step in self.gri_trace.steps if step.chosen]
 
 
 class Article(Classified):
@@ -361,18 +367,20 @@ class Reading(NamedTuple):
 
     Attributes:
         recommended: the part of the dossier in which a refusal recommends a code, a rate or a saving; empty for none.
-        faults: what has another form beside a refusal, one line each; those parts of its dossier are not read.
+        faults: what has another form beside a refusal, one line each; these values are not read.
+        is_unquoted: whether a citation is among them of which source or quote can't be read.
     """
 
     recommended: str = ""
     faults: tuple[str, ...] = ()
+    is_unquoted: bool = False
 
 
 class TariffAnswer(Answer):
     """The answer of a tariff pipeline.
 
     It is read in two steps: first decision and refusal, strictly. Beside a refusal only codes, rates and savings are
-    looked at, which contradict it; another fault of form there is noted, and the dossier is not read.
+    looked at, which contradict it; another fault of form there is noted, and the faulty value is not read.
 
     Attributes:
         status: `verified` (an answer) or `refused`.
@@ -405,8 +413,8 @@ class TariffAnswer(Answer):
 
     @property
     def refused(self) -> bool:
-        """Whether no code is given."""
-        return self.status == "refused"
+        """Whether no code is given: a refusal that recommends one is none."""
+        return self.status == "refused" and not self.reading.recommended
 
     @property
     def shown(self) -> str | None:
@@ -469,6 +477,7 @@ class TariffAnswer(Answer):
 RECOMMENDING = ("baseline", "optimized", "what_if_candidates", "articles")
 """The parts of a dossier that recommend a code, a rate or a saving."""
 _FOR_PEOPLE = frozenset({"description", "rationale", "confidence"})
+_IN_WORDS = re.compile(r"\b(free|nil|zero|exempt)\b", re.IGNORECASE)
 
 
 def beside_refusal(dossier: object) -> tuple[Reading, object]:
@@ -478,30 +487,38 @@ def beside_refusal(dossier: object) -> tuple[Reading, object]:
         dossier: the dossier as it was given.
 
     Returns:
-        What was found, and the dossier without the parts of another form. They stay where one could hide a claim, as an
-        unknown key could: the answer is unreadable then.
+        What was found, and the dossier without the values of another form. They stay where one could hide a claim, as
+        an unknown key could: the answer is unreadable then.
     """
-    plain = dossier if isinstance(dossier, dict) else {}
-    recommended = next((name for name in RECOMMENDING if any(_stated(name, plain.get(name)))), "")
-    try:
-        Dossier.model_validate(plain)
-    except ValidationError as error:
-        details = error.errors(include_url=False)
-        if recommended or not any(map(_hides, details)):
-            # a key that is no valid text has no place: it stays
-            faulty = {step for detail in details for step in detail["loc"][:1]}
-            kept = {key: value for key, value in plain.items() if key not in faulty}
-            return Reading(recommended, tuple(map(str, validation_problems(error, Dossier)))), kept
-    return Reading(recommended), dossier
+    kept: Any = dossier if isinstance(dossier, dict) else {}
+    recommended = next((name for name in RECOMMENDING if any(_stated(name, kept.get(name)))), "")
+    reading = Reading(recommended)
+    while True:
+        try:
+            Dossier.model_validate(kept)
+        except ValidationError as error:
+            details = error.errors(include_url=False)
+            # a key that is no valid text has no place
+            if not all(detail["loc"] for detail in details) or (not recommended and any(map(_hides, details))):
+                return Reading(recommended), dossier
+            # what lacks a value that it needs can't be read without it
+            faulty = {detail["loc"][: -1 if detail["type"] == "missing" else None] for detail in details}
+            is_lost = any(path[0] == "citations" and len(path) <= len(("citations", 0)) for path in faulty)
+            reading = reading._replace(
+                faults=reading.faults or tuple(map(str, validation_problems(error, Dossier))),
+                is_unquoted=reading.is_unquoted or (is_lost and bool(kept["citations"])),
+            )
+            kept = without_keys(kept, faulty)
+        else:
+            return reading, kept if reading.faults else dossier
 
 
 def _stated(name: str, part: object) -> Iterator[bool]:
-    """Yield whether each value in a part of a dossier recommends something: of a baseline numbers and codes do."""
+    """Yield whether each value in a part of a dossier recommends something: of a baseline codes and rates do."""
     for path, leaf in walk(part):
-        is_stated = leaf not in (None, "") and not isinstance(leaf, bool | dict | list)
-        yield is_stated and (
-            name != "baseline" or (not _FOR_PEOPLE & {*path[-1:]} and any(map(str.isdigit, str(leaf))))
-        )
+        is_stated, key = leaf not in (None, "") and not isinstance(leaf, bool | dict | list), {*path[-1:]}
+        is_offer = "duty_basis" in key or any(map(str.isdigit, str(leaf))) or _IN_WORDS.search(str(leaf))
+        yield is_stated and (name != "baseline" or bool(not _FOR_PEOPLE & key and is_offer))
 
 
 def _hides(detail: Mapping[str, Any]) -> bool:
@@ -510,44 +527,103 @@ def _hides(detail: Mapping[str, Any]) -> bool:
     return detail["type"] == "extra_forbidden" or is_container
 
 
-_BESIDE = frozenset({"accepted", "iterations", "citations", "lever_proof"})
 _IN_DOSSIER = frozenset({"candidate_chapters", "questions_for_user"})
-_OF_GATES = frozenset({"gates", "missing", "unsupported", "citation_gate_result", "missing_evidence_gate_result"})
-_OF_REJECTED = frozenset({"conflicts", "sequence_violations"})
+
+
+class EarlierGate(StrictModel):
+    """What a gate of the reference target of earlier versions ruled."""
+
+    name: Text
+    rule: int
+    decision: Literal["pass", "fail", "skip"]
+    violations: ListOf[str]
+    objections: ListOf[str] = ()
+
+
+class EarlierIteration(StrictModel):
+    """One proposal of that target: what its critic found, and what its gates ruled."""
+
+    i: int
+    accepted: bool
+    rejected_because: ListOf[str]
+    conflicts: ListOf[str]
+    missing: ListOf[str]
+    unsupported: ListOf[str]
+    sequence_violations: ListOf[str]
+    citation_gate_result: Gate | None
+    missing_evidence_gate_result: Gate | None
+    gates: ListOf[EarlierGate]
+
+    def tells(self, result: dict[str, Any]) -> bool:
+        """Return whether a result that ends with this iteration says the same: its decision, and what its gates say."""
+        failed, status = [gate.name for gate in self.gates if gate.decision == "fail"], result.get("status")
+        objections = TariffAnswer.decided_unread(result) if status == "rejected" else ""
+        gates = self.model_dump(mode="json", include={"citation_gate_result", "missing_evidence_gate_result"})
+        return (
+            self.accepted is result.get("accepted") is (status == "verified")
+            and [*self.rejected_because] == failed
+            and ", ".join(failed) == objections
+            and bool(failed) is (status == "rejected")
+            and (bool(failed) or not (self.conflicts or self.sequence_violations))
+            and all(gate in (None, result.get(key)) for key, gate in gates.items())
+        )
+
+
+class History(StrictModel):
+    """How a result of that target came about, and what its dossier had beside the document."""
+
+    iterations: ListOf[EarlierIteration]
+    candidate_chapters: ListOf[Annotated[str, StringConstraints(pattern="^[0-9]{2}$")]] = ()
+    questions_for_user: ListOf[str] = ()
 
 
 def without_history(result: dict[str, Any]) -> dict[str, Any]:
     """Return a result of the reference target of earlier versions as a document; any other result as it is.
 
-    That target wrote beside the document how it came about, and some of it twice. It is moved into `notes` if it ends
-    as the document does and says nothing else: each of its texts is in the document, or is a chapter. Otherwise it
-    stays, as keys that the document does not have. Where no proposal passed, none is given: that says nothing about the
-    goods.
+    That target wrote beside the document how it came about, and some of it twice. It is moved into `notes` if it has
+    the form of then, ends as the document does and repeats what that says. Otherwise it stays, as keys that the
+    document does not have. Where no proposal passed, none is given: that says nothing about the goods.
     """
-    status, iterations, dossier = result.get("status"), result.get("iterations"), result.get("tariff_dossier") or {}
-    last = iterations[-1] if isinstance(iterations, list) and iterations else None
-    if not isinstance(last, dict) or not isinstance(dossier, dict) or "notes" in result:
+    dossier, refusal = result.get("tariff_dossier") or {}, result.get("refusal") or {}
+    if "iterations" not in result or "notes" in result or not isinstance(dossier, dict):
         return result
-    is_rejected = status == "rejected"
-    course = {key: last[key] for key in last.keys() - _OF_GATES - (_OF_REJECTED if is_rejected else set())}
-    beside = {key: result[key] for key in _BESIDE & result.keys()}
+    is_rejected = result.get("status") == "rejected"
     inside = {key: dossier[key] for key in _IN_DOSSIER & dossier.keys()}
-    document = {key: value for key, value in result.items() if key not in beside}
-    document["tariff_dossier"] = {key: value for key, value in dossier.items() if key not in inside}
-    if is_rejected:
-        document |= {"status": "refused", "refusal": None}
-    known = "\n".join(_texts(document))
-    is_told = all(len(text) <= _CHAPTER or text in known for text in _texts([{**beside, "iterations": course}, inside]))
-    if not is_told or not last.get("accepted") is result.get("accepted") is (status == "verified"):
+    plain = {key: value for key, value in dossier.items() if key not in inside}
+    try:
+        is_told = (
+            History.model_validate({"iterations": result["iterations"], **inside}).iterations[-1].tells(result)
+            and result["citations"] == plain.get("citations", [])
+            and (is_rejected or result["lever_proof"] == {"selected_levers": _levers(result, plain)})
+            and (is_rejected or inside.get("questions_for_user", []) in ([], refusal.get("questions")))
+        )
+    except (ValidationError, LookupError, TypeError, AttributeError):
         return result
+    if not is_told:
+        return result
+    beside = {key: result[key] for key in ("accepted", "iterations", "citations", "lever_proof")}
+    document = {key: value for key, value in result.items() if key not in beside} | {"tariff_dossier": plain}
     if is_rejected:
-        withdrawn = {key: document["tariff_dossier"].pop(key, None) for key in RECOMMENDING}
-        inside |= {"refusal": result.get("refusal"), **withdrawn}
+        inside |= {"refusal": result.get("refusal"), **{key: plain.pop(key, None) for key in RECOMMENDING}}
+        document |= {"status": "refused", "refusal": None}
     return {**document, "notes": {**inside, **beside}}
 
 
-def _texts(value: object) -> Iterator[str]:
-    return (leaf for _, leaf in walk(value) if isinstance(leaf, str))
+def _levers(result: dict[str, Any], dossier: dict[str, Any]) -> list[dict[str, Any]]:
+    """Return the levers that the earlier target wrote for the what-ifs of an answer, the best first."""
+    if result["status"] == "refused":
+        return []
+    read, found = Dossier.model_validate(dossier), {"ok": True, "violations": []}
+    best = read.optimized and read.optimized.what_if_id
+    return [
+        {
+            **each.model_dump(include={"id", "change", "expected_hts"}),
+            "sequence": [{"label": step, "category": each.kind, "compliance_result": found} for step in each.steps],
+            "gate_results": {"plausibility": [found]},
+        }
+        for each in sorted(read.what_if_candidates, key=lambda each: each.id != best)
+        if each.is_lawful
+    ]
 
 
 class Proposal(Dossier):

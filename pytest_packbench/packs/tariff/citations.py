@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from pytest_packbench.model.errors import first_of, fold, format_value, single_spaced
@@ -38,6 +39,8 @@ def citations(case: Judged) -> Iterator[Term]:
 
 def quote_faults(case: Judged) -> Iterator[str]:
     """Yield why citations are wrong, one line each."""
+    if case.answer.reading.is_unquoted:
+        yield "a citation whose source or quote can't be read"
     known = {document.source_id for document in case.case.input.evidence}
     for each in _looked_up(case):
         source = format_value(each.source_id)
@@ -92,5 +95,7 @@ def occurs_in(quote: str, text: str) -> bool:
     return quote in text and re.search(f"(?!{_INSIDE_WORD}){re.escape(quote)}(?!{_INSIDE_WORD})", text) is not None
 
 
+# a document is read once for all its quotes
+@lru_cache(maxsize=64)
 def _readable(text: str) -> str:
     return single_spaced(fold(text).replace("`", "'")).casefold()

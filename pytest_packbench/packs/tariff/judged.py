@@ -203,7 +203,8 @@ class Judged:
     def forbidden(self) -> Iterator[str]:
         """Yield each code of the answer that the case forbids, with the code that forbids it.
 
-        Where the code after the best change is scored, that of the goods as they are recommends nothing. A code after a
+        Where the code after the best change is scored, that of the goods as they are recommends nothing, nor does what
+        the interpretation rules choose for them; elsewhere both count, and codes only compared do not. A code after a
         change is not forbidden where the case accepts it as a saving. A code that matches no article is taken for any
         that is missing or, where none is and no article wants it, for any at all.
         """
@@ -212,6 +213,9 @@ class Judged:
         after += [dossier.optimized.hts_code] if dossier.optimized else []
         now = (self.scored, *(item.baseline for item in dossier.articles))
         codes = [part.hts_code for part in now if part]
+        # where the goods as they are count, so does what the rules choose for them
+        codes += dossier.decided if self.scored is dossier.baseline else []
+        codes += [code for item in dossier.articles for code in item.decided]
         codes += [code for code in after if not _any_under(code, [each.code for each in self.targets])]
         checked = [(code, self.expected.must_not_hts or ()) for code in codes]
         matched = {pair.number: [pair.expected] for pair in pairs if pair.match.points}
@@ -220,7 +224,8 @@ class Judged:
             code = item.baseline.hts_code
             is_wanted = _any_under(code, self.expected.all_preferred)
             others = missing or ([] if is_wanted else [pair.expected for pair in pairs])
-            checked += [(code, article.must_not_hts or ()) for article in matched.get(number, others)]
+            forbidding = [article.must_not_hts or () for article in matched.get(number, others)]
+            checked += [(each, prefixes) for each in (code, *item.decided) for prefixes in forbidding]
         for code, prefix in dict.fromkeys((code, prefix) for code, prefixes in checked for prefix in prefixes):
             if is_under(code, prefix):
                 yield f"{dotted(code)} is under the forbidden code {prefix}"

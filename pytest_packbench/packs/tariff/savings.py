@@ -7,6 +7,7 @@ schedule, and is large enough. An estimate may be smaller than the schedule's di
 from __future__ import annotations
 
 import re
+from collections import Counter
 from typing import TYPE_CHECKING
 
 from pytest_packbench.model.errors import format_value, pluralize
@@ -34,7 +35,7 @@ HIGHEST_PCT = 350.0
 WORDED = "text"
 """The text of a general rate that refers to something else."""
 _AD_VALOREM = re.compile(r"(\d+(?:\.\d+)?)\s*%")
-_SEVERAL = 2
+_SEVERAL, _MAX_SHOWN = 2, 5
 
 
 def _same(left: float, right: float | None) -> bool:
@@ -93,8 +94,7 @@ def rate_faults(case: Judged, part: Classification) -> Iterator[str]:
             yield f"no rate of {shown}; the schedule has {general.text}"
         if base is not None and not _same(base, preference):
             yield from _against(general, base, f"the base rate of {shown}")
-        if part.duty_basis == "free" and general.text != WORDED and general.pct != 0:
-            yield f"{shown} is called free; the schedule has {general.text}"
+        yield from _called_free(part, general)
     yield from sum_faults(part, base, preference)
 
 
@@ -113,6 +113,11 @@ def sum_faults(part: Classification, *others: float | None) -> Iterator[str]:
         yield f"the total is {total:g} %, but base rate and additional duties are {added:g} %; correct the sum"
     if stated is not None and not any(_same(stated, each) for each in (total, *others)):
         yield f"the duty rate is {stated:g} %, but the total is {total:g} %; make them equal"
+
+
+def _called_free(part: Classification, general: GeneralRate) -> Iterator[str]:
+    if part.duty_basis == "free" and general.text != WORDED and general.pct != 0:
+        yield f"{dotted(part.hts_code)} is called free; the schedule has {general.text}"
 
 
 def _against(general: GeneralRate, claimed: float, what: str) -> Iterator[str]:
@@ -138,23 +143,41 @@ def no_savings(case: Judged) -> Iterator[Term]:
     dossier = case.dossier
     found = [f"the what-if {format_value(each.id)}" for each in dossier.what_if_candidates]
     found += [f"the optimised code {dotted(dossier.optimized.hts_code)}"] if dossier.optimized else []
-    preference = case.expected.expected_duty_total_rate_pct
     for part in dossier.baselines:
-        general = case.general(part.hts_code)
-        least = part.base if general is None or general.pct is None else general.pct
-        for rate in dict.fromkeys((part.duty_rate_pct, part.total, part.base)):
-            if rate is not None and least is not None and rate < least - RATE_TOLERANCE and not _same(rate, preference):
-                found.append(f"a rate of {rate:g} % for {dotted(part.hts_code)}, which pays {least:g} %")
+        found += _too_low(case, part)
     if found:
         yield zero("no_savings_violation", "; ".join(found[:_SEVERAL]))
 
 
+def _too_low(case: Judged, part: Classification) -> Iterator[str]:
+    """Yield which rates of a code are below its own: that of the schedule or, where that is none, the base rate."""
+    general, preference = case.general(part.hts_code), case.expected.expected_duty_total_rate_pct
+    if general is not None and not _same(0.0, preference):
+        yield from _called_free(part, general)
+    least = part.base if general is None or general.pct is None else general.pct
+    for rate in dict.fromkeys((part.duty_rate_pct, part.total, part.base)):
+        if rate is None or _same(rate, preference):
+            continue
+        if least is not None and rate < least - RATE_TOLERANCE:
+            yield f"a rate of {rate:g} % for {dotted(part.hts_code)}, which pays {least:g} %"
+        elif general is not None and general.pct is None and rate <= HIGHEST_PCT:
+            yield from _against(general, rate, f"a rate of {dotted(part.hts_code)}")
+
+
 def what_ifs(case: Judged) -> Iterator[Term]:
     """Each change that would save is one of the request's, changes the goods, and saves what the schedule gives."""
-    listed = {change.id for change in case.case.input.options.changes}
+    shown = Counter[str]()
+    for fault in _what_if_faults(case):
+        shown[fault.name] += 1
+        if shown[fault.name] <= _MAX_SHOWN:
+            yield fault
+
+
+def _what_if_faults(case: Judged) -> Iterator[Term]:
+    listed, chosen = {change.id for change in case.case.input.options.changes}, case.dossier.chosen
     for each in case.dossier.what_if_candidates if case.judges_changes else ():
         named, delta = f"the what-if {format_value(each.id)}", case.delta(each)
-        if each.estimated_duty_delta < 0 or (delta or 0.0) < 0 or each is case.dossier.chosen:
+        if each.estimated_duty_delta < 0 or (delta or 0.0) < 0 or each is chosen:
             if not each.is_lawful:
                 yield zero("savings_lever", f"{named} changes only the {each.kind}, not the goods")
             elif each.change not in listed:
