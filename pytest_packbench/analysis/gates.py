@@ -18,7 +18,7 @@ from pytest_packbench.analysis.counting import (
     groups_by,
     line,
 )
-from pytest_packbench.analysis.labels import F1, PRECISION
+from pytest_packbench.analysis.labels import F1, PRECISION, RECALL
 from pytest_packbench.analysis.statistics import (
     exact_bound,
     format_change,
@@ -56,6 +56,12 @@ _USUAL = 0.95
 _NO_SAMPLE = (COMPLETENESS, MEAN_SCORE)
 _FEW = 5
 _NAMED = 3
+# why a share of a label has nothing to be counted among
+_NO_SUCH = {
+    PRECISION: "no answer has",
+    RECALL: "no case expects",
+    F1: "no case expects and no answer has",
+}
 # what a committed baseline can be measured by: it has no more of a case than its verdict and its score
 _COMMITTED = (COMPLETENESS, "pass_rate", MEAN_SCORE)
 
@@ -314,7 +320,7 @@ def _unmeasured(result: GateResult, metric: Metric, sums: ResultSums) -> GateRes
         cases = " ".join(metric.excluded)
         return _not_judged(result, f"not judged, because it is not about cases with {cases}, and there are no others")
     if metric.of_labels and sums.profiles:
-        return _failed(result, "not known, because no case expects and no answer has such a label")
+        return _failed(result, f"not known, because {_NO_SUCH[metric.of_labels]} such a label")
     return _failed(result, "no case to judge")
 
 

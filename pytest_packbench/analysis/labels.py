@@ -7,8 +7,10 @@ has no precision.
 
 from __future__ import annotations
 
+import json
 from collections import Counter
-from types import MappingProxyType
+from dataclasses import dataclass, field
+from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple
 
 from pytest_packbench.analysis.statistics import rate_interval
@@ -25,6 +27,8 @@ NO_LABEL = "(none)"
 """The name of the row of cases that expect no label, and of the column of answers without one."""
 OTHERS = "(others)"
 """The name of the column of the labels that no case expects, but for the most frequent ones."""
+# what they are called in a confusion: no label is empty
+_OTHERS = ""
 _SHOWN = 20
 _MAX_LENGTH = 80
 _DEFINITIONS = {
@@ -47,7 +51,8 @@ class Share(NamedTuple):
         return self.part / self.total if self.total else None
 
 
-class Confusion(NamedTuple):
+@dataclass(frozen=True)
+class Confusion:
     """How often each label was given where another one, or the same, was expected.
 
     Attributes:
@@ -55,7 +60,7 @@ class Confusion(NamedTuple):
             without one.
     """
 
-    pairs: Mapping[tuple[str | None, str | None], int] = MappingProxyType({})
+    pairs: Mapping[tuple[str | None, str | None], int] = field(default_factory=dict)
 
     @classmethod
     def of(cls, labels: Mapping[Labels | None, int]) -> Confusion:
@@ -76,6 +81,21 @@ class Confusion(NamedTuple):
         """The labels that cases expect or answers have, sorted."""
         return sorted({label for pair in self.pairs for label in pair if label is not None})
 
+    @cached_property
+    def _counts(self) -> tuple[Counter[str | None], ...]:
+        """The number of right answers, of cases and of answers by label; None for all labels together."""
+        right, expected, given = counts = (Counter[str | None](), Counter[str | None](), Counter[str | None]())
+        for (due, answered), number in self.pairs.items():
+            for count, label, counts_here in (
+                (right, due, due == answered),
+                (expected, due, True),
+                (given, answered, True),
+            ):
+                if label is not None and counts_here:
+                    count[label] += number
+                    count[None] += number
+        return counts
+
     def share(self, kind: str, label: str | None = None) -> Share:
         """Return the precision, the recall or F1 of a label, or of all labels together.
 
@@ -83,12 +103,7 @@ class Confusion(NamedTuple):
             kind: `PRECISION`, `RECALL` or `F1`.
             label: the label; None for all.
         """
-        pairs = self.pairs.items()
-        right = sum(
-            number for (due, given), number in pairs if due is not None and due == given and label in {None, due}
-        )
-        expected = sum(number for (due, _), number in pairs if due is not None and label in {None, due})
-        given = sum(number for (_, given), number in pairs if given is not None and label in {None, given})
+        right, expected, given = (count[label] for count in self._counts)
         if kind == F1:
             return Share(2 * right, expected + given)
         return Share(right, given if kind == PRECISION else expected)
@@ -144,7 +159,8 @@ class Confusion(NamedTuple):
         """
         if not self.expected:
             return
-        yield self._short().matrix(noun)
+        short = self._short()
+        yield short.matrix(noun)
         yield Panel(
             title=f"Precision and recall by {noun}",
             intro=f"An empty cell is not known: no answer has this {noun}, or no case expects it.",
@@ -156,8 +172,8 @@ class Confusion(NamedTuple):
                     self.share(PRECISION, label).total,
                     *(_rounded(self.share(kind, label)) for kind in (PRECISION, RECALL, F1)),
                 )
-                for label in self._short().known
-                if label != OTHERS
+                for label in short.known
+                if label != _OTHERS
             ),
         )
 
@@ -170,7 +186,7 @@ class Confusion(NamedTuple):
             others[given] += number if given not in kept else 0
         kept |= {label for label, _ in others.most_common(_SHOWN)}
         for (label, given), number in self.pairs.items():
-            pairs[label, given if given in kept else OTHERS] += number
+            pairs[label, given if given in kept else _OTHERS] += number
         return Confusion(pairs)
 
     def matrix(self, noun: str) -> Panel:
@@ -195,7 +211,9 @@ NO_LABELS = Confusion()
 
 
 def _cell(label: str | None) -> str:
-    text = NO_LABEL if label is None else label
+    named = {None: NO_LABEL, _OTHERS: OTHERS}
+    # a real label that is called so is shown in quotes
+    text = named.get(label) or (json.dumps(label) if label in named.values() else str(label))
     return text if len(text) <= _MAX_LENGTH else f"{text[: _MAX_LENGTH - 1]}…"
 
 

@@ -185,6 +185,14 @@ def test_a_sequence_loses_by_each_call_that_lacks_or_is_too_much(calls: list[Any
     assert points(SEQUENCE, [*wanted[:at], "another", *wanted[at:]], wanted) == len(wanted) / (len(wanted) + 1)
 
 
+def test_long_lists_are_compared_where_they_differ_and_else_refused() -> None:
+    calls = [*range(20_000)]
+    assert points(SEQUENCE, [*calls[:9_000], "x", *calls[9_001:]], calls) == 19_999 / 20_000
+    assert points(SEQUENCE, [*calls, "x"], calls) == 20_000 / 20_001
+    with pytest.raises(CriterionError, match="lists of 20000 and 20000 members take too long to compare in order"):
+        points(SEQUENCE, calls, calls[::-1])
+
+
 @QUICK
 @given(left=SHORT, right=SHORT, floors=st.tuples(st.floats(0, 1), st.floats(0, 1)), data=st.data())
 def test_similar_texts(left: str, right: str, floors: tuple[float, float], data: st.DataObject) -> None:

@@ -13,6 +13,7 @@ from copy import deepcopy
 from decimal import Decimal
 from functools import lru_cache
 from importlib import import_module
+from itertools import takewhile
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 from pydantic import Field
@@ -41,6 +42,8 @@ _ROUNDING = 1e-12
 # a rule that accepts all of them accepts everything
 _DIFFERENT_TEXTS = ("", "a", "0", " ", "\n\t-é")
 _DIFFERENT_VALUES: tuple[Any, ...] = (None, True, 0, 1.5, *_DIFFERENT_TEXTS, [], [0], {}, {"a": 0})
+# of members of two lists, compared in some seconds
+_MAX_PAIRS = 10**7
 _NO_TIME_LIMIT = "patternProperties"
 SCHEMA_FORM = "a JSON Schema (draft 2020-12)"
 
@@ -151,14 +154,14 @@ def as_list(expected: Any) -> list[Any]:
     return expected if isinstance(expected, list) else [expected]
 
 
-def _exact(value: Any, expected: Any, options: Any) -> bool:
+def exact(value: Any, expected: Any, options: Any) -> bool:
     """Give full points for an equal JSON value."""
     return json_equal(_fold(value, options), _fold(expected, options))
 
 
 def _one_of(value: Any, expected: list[Any], options: Any) -> bool:
     """Give full points for a value that is equal to one of the expected list."""
-    return any(_exact(value, option, options) for option in expected)
+    return any(exact(value, option, options) for option in expected)
 
 
 def _numeric(value: Any, expected: Any, options: Any) -> bool:
@@ -354,18 +357,31 @@ def _members(value: Any) -> dict[Any, Any]:
 
 
 def _sequence(value: Any, expected: list[Any], _options: Any) -> float:
-    """Give the length of the longest common subsequence of two lists as a share of the longer one."""
+    """Give the length of the longest common subsequence of two lists as a share of the longer one.
+
+    Raises:
+        CriterionError: between their common beginning and end, the lists are too long.
+    """
     given, wanted = ([hashable(each) for each in part] for part in (value, expected))
     if given == wanted:
         return 1
+    longest = max(len(given), len(wanted))
+    same = 0
+    # without the common beginning, then without the common end
+    for _ in range(2):
+        start = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(given, wanted, strict=False)))
+        same, given, wanted = same + start, given[start:][::-1], wanted[start:][::-1]
+    if len(given) * len(wanted) > _MAX_PAIRS:
+        wrong = f"lists of {len(value)} and {len(expected)} members take too long to compare in order"
+        raise CriterionError(f"{wrong}; expected at most {_MAX_PAIRS} pairs of members that differ")
     # of what has been read of the given list, with each beginning of the expected one
     common = [0] * (len(wanted) + 1)
     for each in given:
         before = 0
         for index, other in enumerate(wanted, start=1):
-            longest = before + 1 if each == other else max(common[index], common[index - 1])
-            before, common[index] = common[index], longest
-    return common[-1] / max(len(given), len(wanted))
+            length = before + 1 if each == other else max(common[index], common[index - 1])
+            before, common[index] = common[index], length
+    return (same + common[-1]) / longest
 
 
 def _ranked(value: Any, expected: Any, options: Any) -> Grade | float:
@@ -396,7 +412,7 @@ def called(name: str, compared: Sequence[Any]) -> Grade:
 
 
 RULES: dict[str, Rule] = {
-    "exact": Rule(_exact, later=("ignore_case",)),
+    "exact": Rule(exact, later=("ignore_case",)),
     "one_of": Rule(
         _one_of,
         form="a non-empty list",

@@ -6,6 +6,7 @@ result, and its other keys. It is validated once per suite, and keeps no state b
 
 from __future__ import annotations
 
+import json
 from functools import cached_property
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Self
 
@@ -47,6 +48,7 @@ from pytest_packbench.packs.generic.rules import (
     Rule,
     as_list,
     called,
+    exact,
     import_libraries,
     json_equal,
     schema_error,
@@ -390,11 +392,15 @@ class GenericSuiteConfig(SuiteConfig):
             return None
         path = compile_path(self.labels)
         wanted = MISSING if self.refusal.is_expected(case) else path.find(case.expected)
-        expected, given = map(_label, (wanted, MISSING if answer is MISSING else path.find(answer)))
+        found = MISSING if answer is MISSING else path.find(answer)
+        expected, given = map(_label, (wanted, found))
         # where a criterion on the label ignores upper and lower case, so do its figures
         ignores = any(each.path == self.labels and each.ignore_case for each in self.criteria)
-        if ignores and expected is not None and given is not None and given.casefold() == expected.casefold():
+        if exact(found, wanted, Options(ignore_case=ignores)):
             given = expected
+        elif given == expected is not None:
+            # a text and another value that is written like it
+            given = json.dumps(found) if isinstance(found, str) else f"{given} (no text)"
         return None if expected is given is None else ((expected, given),)
 
     def compared(self, case: GenericCase, result: Any) -> Iterator[tuple[Criterion, Any, Any, Grade]]:
