@@ -147,6 +147,15 @@ def test_the_pack_of_the_page_can_fail_and_its_tests_pass(page: PageRunner) -> N
     }.items():
         path.with_name(f"{name}.json").write_text(json.dumps({**case, "id": name, "expected": expected}), "utf-8")
     assert scores_of(page, "parcels") == {"harbour": 1.0, "dear": 0.6, "far": 0.4, "refusal": 0.0}
+    (page.pytester.path / "conftest.py").write_text(
+        "import parcel_shares\n\n\ndef pytest_packbench_packs():\n    return [parcel_shares.SharedParcels()]\n", "utf-8"
+    )
+    (gates,) = (block.text for block in blocks(DOCS / "packs.md") if block.text.startswith("gates:"))
+    suite = page.pytester.path / "storage/benchmarks/parcels/suite.yaml"
+    suite.write_text(suite.read_text("utf-8") + gates, "utf-8")
+    shown = page.pytester.runpytest("--packbench-suite=parcels").stdout.str()
+    assert "refusal_share 0 / 4" in shown
+    assert "zone_recall (label city) 2 / 2" in shown
     entry_points = tomllib.loads((page.pytester.path / "pyproject.toml").read_text("utf-8"))["project"]["entry-points"]
     assert entry_points["pytest_packbench.packs"] == {"parcels": "parcel_pack:ParcelPack"}
     # the page names every attribute and method
