@@ -49,7 +49,7 @@ GUIDES: dict[str, tuple[list[int], list[str]]] = {
     "pytest-way": ([1, 1, 1, 1, 1], ["python"]),
     # the questions to import have no summary and no goods, which the suite of the page expects
     "generic": ([0, 2], ["yaml", "yaml", "yaml"]),
-    "packs": ([0, 0, 0, 0, 0, 0], ["yaml"]),
+    "packs": ([0, 0, 0, 0, 0, 0], ["yaml", "yaml"]),
 }
 
 

@@ -95,7 +95,7 @@ def test_figures_and_tables_show_what_is_not_known_as_such() -> None:
 
 
 def test_labels_that_are_called_like_an_artificial_row_have_their_own() -> None:
-    texts = Counter({("a", f"{number}"): 1 for number in range(30)})
+    texts: dict[tuple[str | None, str | None], int] = {("a", f"{number}"): 1 for number in range(30)}
     pairs = Confusion({**texts, ("a", "(others)"): 5, ("a", "(none)"): 2, ("a", None): 1, ("(none)", "a"): 1})
     matrix, table = pairs.panels("label")
     assert (

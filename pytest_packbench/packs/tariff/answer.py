@@ -99,7 +99,7 @@ class Classification(StrictModel):
 
     hts_code: Code
     duty_rate_pct: Percent | None = None
-    duty_breakdown: Breakdown = Breakdown.model_construct()
+    duty_breakdown: Breakdown = Field(default_factory=Breakdown)
     duty_basis: Literal["free", "ad valorem", "specific", "compound"] | None = None
     description: str | None = None
     rationale: str = ""
@@ -193,7 +193,7 @@ class Classified(StrictModel):
     """
 
     candidate_headings: ListOf[Code] = ()
-    gri_trace: Trace = Trace.model_construct()
+    gri_trace: Trace = Field(default_factory=Trace)
     composition_table: ListOf[Component] | None = None
     essential_character: EssentialCharacter | None = None
     baseline: Classification | None = None
