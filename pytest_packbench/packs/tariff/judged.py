@@ -226,7 +226,8 @@ class Judged:
             others = missing or ([] if is_wanted else [pair.expected for pair in pairs])
             forbidding = [article.must_not_hts or () for article in matched.get(number, others)]
             checked += [(each, prefixes) for each in (code, *item.decided) for prefixes in forbidding]
-        found = dict.fromkeys((code, prefix) for code, prefixes in checked for prefix in prefixes if is_under(code, prefix))
+        named = ((code, prefix) for code, prefixes in checked for prefix in prefixes)
+        found = dict.fromkeys((code, prefix) for code, prefix in named if is_under(code, prefix))
         # of a code and its beginnings, which steps choose, the code alone
         begun = {(code[:width], prefix) for code, prefix in found for width in range(len(code))}
         for code, prefix in found:
