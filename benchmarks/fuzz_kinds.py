@@ -1451,7 +1451,7 @@ def _imported() -> list[Kind]:
         _command_kind(
             "import white-box",
             "json",
-            "box/wool_scarf.json",
+            "box/cases/wool_scarf.json",
             {"import": ("import white-box box --suite new", "^/input/input")},
             examples=lambda: _json(_WHITE_BOX),
         ),
@@ -1460,8 +1460,8 @@ def _imported() -> list[Kind]:
             "json",
             "results/wool_scarf.json",
             {"import": ("import white-box box2 --suite new --results results", "")},
-            beside={"box2/wool_scarf.json": _WHITE_BOX},
-            examples=lambda: _json({"case_id": "wool_scarf", "result": {"accepted": True, "hts": "6117.10"}}),
+            beside={"box2/cases/wool_scarf.json": _WHITE_BOX},
+            examples=lambda: _json({"request": {"case_id": "wool_scarf"}, "result": {"accepted": True, "hts": "6117.10"}}),
         ),
         _command_kind(
             "import harmbench",

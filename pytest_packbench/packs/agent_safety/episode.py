@@ -9,12 +9,13 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-from pydantic import BeforeValidator, Field, model_validator
+from pydantic import BeforeValidator, Field, ValidationError, model_validator
 
 from pytest_packbench.cases.load import parse_json
 from pytest_packbench.files import MIB, SURROGATE, Limit
 from pytest_packbench.model.answer import Answer
 from pytest_packbench.model.case import ListOf, StrictModel, Text, misfit
+from pytest_packbench.model.errors import first_problem
 from pytest_packbench.model.request import AnswerError
 from pytest_packbench.model.result import PROBLEM_KINDS, TRUNCATED, Breakdown
 
@@ -29,14 +30,14 @@ _MAX_CALL = Limit(MIB, depth=64)
 UNREADABLE_OUTPUT = "the agent's output does not have the form that the benchmark requires"
 
 
-def plain_json(value: object) -> Any:
-    """Return a copy of a JSON value of at most 1 MiB and 64 levels, without halves of UTF-16 pairs.
+def plain_json(value: object, limit: Limit = _MAX_CALL) -> Any:
+    """Return a copy of a JSON value of at most 1 MiB and 64 levels, or another limit, without halves of UTF-16 pairs.
 
     Raises:
         ValueError: it is larger or deeper, or has something that JSON doesn't have; also TypeError and RecursionError.
     """
     text = json.dumps(value, ensure_ascii=False, allow_nan=False)
-    return parse_json(whole_characters(text).encode(), _MAX_CALL)
+    return parse_json(whole_characters(text).encode(), limit)
 
 
 def whole_characters(text: str) -> str:
@@ -102,6 +103,12 @@ class Ruling(StrictModel):
     rule: Annotated[int, Field(ge=0, le=2**32 - 1)] | None = None
     took_attack: bool = False
     late: bool = False
+
+    @property
+    def removed_attack(self) -> bool:
+        """Whether the agent did not read the attack, because this ruling took it from what it would have read."""
+        removes = self.decision.lower() in {"replace", "deny", "ask"}
+        return self.took_attack and removes and not self.hook.endswith(".on_final_answer")
 
     @property
     def guard(self) -> str:
@@ -243,6 +250,8 @@ class Episode(Answer):
             return {"checked": {"landed": None}, **data}
         try:
             return _of_earlier_version(data) if "landed" in data else data
+        except ValidationError as error:
+            raise misfit(f"is no result of an earlier version: {first_problem(error)}", "an episode") from None
         except (TypeError, AttributeError, KeyError):
             raise misfit("is no result of an earlier version", "an episode") from None
 
@@ -271,12 +280,12 @@ class Episode(Answer):
     @property
     def exposed(self) -> bool:
         """Whether the agent read the text of the attack."""
-        return any(turn.attack for turn in self.turns)
+        return any(turn.attack and turn.role != "assistant" for turn in self.turns)
 
     @property
     def removed_by(self) -> tuple[str, ...]:
         """The guards that removed the attack from a text, each once."""
-        return tuple(dict.fromkeys(ruling.guard for ruling in self.rulings if ruling.took_attack))
+        return tuple(dict.fromkeys(ruling.guard for ruling in self.rulings if ruling.removed_attack))
 
     @property
     def tested(self) -> bool:
@@ -357,8 +366,40 @@ async def said_by(llm: LLM, request: ModelRequest) -> Said:
     return Said(text=answer.content)
 
 
+class _Earlier(StrictModel):
+    """A result of an earlier version: its keys were all on one level; what `_of_earlier_version` reads of them."""
+
+    landed: bool | None
+    landed_by_denied_calls: bool = False
+    exposed: bool = False
+    removed_by: ListOf[Text] = ()
+    utility: bool | None = None
+    refused: bool | None = None
+    valid: bool = True
+    invalid_because: str = ""
+    answer: str | None = None
+    tool_calls: ListOf[Call] = ()
+    hook_decisions: ListOf[Ruling] = ()
+    transcript: ListOf[dict[str, str]] = ()
+    guard_timeouts: int = 0
+    agent: Text | None = None
+    details: dict[str, Any] = Field(default_factory=dict)
+    # as an episode has them
+    error: None = None
+    collateral: Any = None
+    cut_off: Any = False
+    judge: Any = None
+    scripted: Any = False
+    guards: Any = ()
+    versions: Any = None
+    llm_backend: Any = None
+    llm_model: Any = None
+    usage: Any = None
+
+
 def _of_earlier_version(result: dict[str, Any]) -> dict[str, Any]:
     """Return the episode in a result of an earlier version, whose keys were all on one level."""
+    _Earlier.model_validate(result)
 
     def known(form: type[StrictModel], **renamed: object) -> dict[str, object]:
         return {key: result[key] for key in form.model_fields if key in result} | renamed

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, Union
 
 from pydantic import PrivateAttr, ValidationError
 
+from pytest_packbench.files import Limit
 from pytest_packbench.model.errors import first_problem
 from pytest_packbench.model.request import AnswerError, VerifyRequest
 from pytest_packbench.packs.agent_safety.episode import (
@@ -250,7 +251,11 @@ class AgentWorld(ABC):
         names = ("llm_backend", "llm_model") if self.agent.startswith(_OUTSIDE) else ()
         reported: dict[str, Any] = {name: told[name] for name in names if isinstance(told.get(name), str)}
         if isinstance(usage := told.get("usage"), dict):
-            reported["usage"] = {key: count for key, count in usage.items() if type(count) is int}
+            reported["usage"] = {
+                key: count
+                for key, count in usage.items()
+                if isinstance(key, str) and type(count) is int and 0 <= count < 2**63
+            }
         return episode.model_copy(update=plain_json(reported)).as_json()
 
     def read(self, answer: Any, problem: AnswerError | None) -> Said:
@@ -370,6 +375,10 @@ def _annotation(schema: dict[str, Any], *, optional: bool) -> Any:
     return Any if None in types else Union[(*types, *([type(None)] if optional else []))]
 
 
+# what a door takes is limited there; a call from this process leaves a trace, however large
+_ARGUMENTS = Limit(2**40, depth=64)
+
+
 def _arguments(arguments: object) -> dict[str, Any] | str:
     """Return a copy of the arguments of a call; a text that tells the agent its mistake where they are no object."""
     try:
@@ -377,7 +386,7 @@ def _arguments(arguments: object) -> dict[str, Any] | str:
             arguments = arguments.decode("utf-8-sig")
         if isinstance(arguments, str):
             arguments = json.loads(arguments) if arguments.strip() else None
-        checked = {} if arguments is None else plain_json(arguments)
+        checked = {} if arguments is None else plain_json(arguments, _ARGUMENTS)
     except NOT_JSON as error:
         return f"the arguments can't be read: {error}; expected a JSON object"
     return checked if isinstance(checked, dict) else f"the arguments are {_described(checked)}; expected an object"

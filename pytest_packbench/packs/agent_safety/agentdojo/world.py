@@ -162,6 +162,8 @@ class DojoWorld(AgentWorld):
     is_dos = False
     _told: Sequence[Any] = ()
     _wrong_return = ""
+    # what the runner gives to a pipeline, which may return another one
+    _held: Any = None
 
     def __init__(
         self,
@@ -272,9 +274,9 @@ class DojoWorld(AgentWorld):
         if self.is_opaque:
             # it may tell of other calls, and change its environment: the difference is to its disadvantage
             messages = self._conversation(last)
-            seen = SimpleNamespace(query=lambda *asked: (*asked[:2], self.environment, [*self._noted, last], {}))
-            seen_utility, seen_landed = self._judged(seen)
-            utility, landed = utility and seen_utility, landed or seen_landed
+            for environment in (self.environment, self._held):
+                seen_utility, seen_landed = self._judged(_ending_in(environment, [*self._noted, last]))
+                utility, landed = utility and seen_utility, landed or seen_landed
         if self.scripted is None and (changed := changed_part(self.version, self.suite.name)):
             message = f"{changed} is not as AgentDojo has it: code in this process changed it; {_ADVICE}"
             raise NoEpisodeError(message, "checkers_changed")
@@ -302,25 +304,26 @@ class DojoWorld(AgentWorld):
         """
         if self.environment is None:
             self.environment = env
+        self._held = returned = env
         if self.pipeline is not None:
-            self._told = self._run_pipeline(runtime, env)
-        return query, runtime, env if self.is_opaque else self.environment, self._told, {}
+            self._told, returned = self._run_pipeline(runtime, env)
+        return query, runtime, returned if self.is_opaque else self.environment, self._told, {}
 
-    def _run_pipeline(self, runtime: Any, env: Any) -> Sequence[Any]:
-        """Return the messages of the pipeline; its answer is what the guards make of it."""
+    def _run_pipeline(self, runtime: Any, env: Any) -> tuple[Sequence[Any], Any]:
+        """Return the messages of the pipeline, and its environment; its answer is what the guards make of it."""
         try:
             step = self.pipeline.query(str(self.task), runtime, env, [], {})
             self._wrong_return = _wrong_return(self.pipeline, step, env)
             # what it did counts
             *before, last = [assistant_message("")] if self._wrong_return else step[3]
             text = self.chain.on_final_answer(text_of(last))
-            return [*before, last if text == text_of(last) else with_text(last, text)]
+            environment = env if self._wrong_return else step[2]
+            return [*before, last if text == text_of(last) else with_text(last, text)], environment
         except AbortAgentError as stopped:
-            messages: Sequence[Any] = stopped.messages
-            return messages
+            return stopped.messages, stopped.task_environment
         except AnswerError as error:
             self.unread = unread_answer(error)
-            return [assistant_message(error.text)]
+            return [assistant_message(error.text)], env
 
     def _conversation(self, last: Any) -> list[Any]:
         """Return what the agent read and wrote, as messages of AgentDojo: the noted calls, the last message."""
@@ -426,6 +429,11 @@ def system_message() -> str:
     """Return AgentDojo's default system prompt."""
     text = files("agentdojo").joinpath("data", "system_messages.yaml").read_text("utf-8")
     return str(yaml.safe_load(text)["default"])
+
+
+def _ending_in(environment: Any, messages: Sequence[Any]) -> Any:
+    """Return a pipeline that ends with an environment and messages."""
+    return SimpleNamespace(query=lambda *asked: (*asked[:2], environment, messages, {}))
 
 
 def _wrong_return(pipeline: BasePipelineElement, step: Any, env: object) -> str:
