@@ -212,7 +212,7 @@ def _document(stated: _Result) -> dict[str, Any]:
     return {
         **found,
         "status": "verified",
-        "tariff_dossier": {**_dossier(dossier, levers), "gri_trace": {"sequence_ok": in_order}},
+        "tariff_dossier": {"gri_trace": {"sequence_ok": in_order}, **_dossier(dossier, levers)},
     }
 
 
