@@ -165,8 +165,7 @@ def test_pages_and_examples_import_only_public_names() -> None:
         for node in ast.walk(ast.parse(source))
         if isinstance(node, ast.ImportFrom) and (node.module or "").partition(".")[0] == "pytest_packbench"
         for name in node.names
-        if node.module != "pytest_packbench.testing"
-        and name.name not in public.get(node.module or "", ())
+        if node.module != "pytest_packbench.testing" and name.name not in public.get(node.module or "", ())
     ]
     assert private == []
 
