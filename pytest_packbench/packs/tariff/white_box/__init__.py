@@ -4,8 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from pytest_packbench.packs.tariff.white_box.original import document
+
 if TYPE_CHECKING:
     from pytest_packbench.model.request import VerifyRequest
+
+
+__all__ = ["document", "results"]
 
 
 class _ImportedResults:
