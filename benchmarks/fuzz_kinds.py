@@ -1461,7 +1461,7 @@ def _imported() -> list[Kind]:
             "results/wool_scarf.json",
             {"import": ("import white-box box2 --suite new --results results", "")},
             beside={"box2/cases/wool_scarf.json": _WHITE_BOX},
-            examples=lambda: _json({"request": {"case_id": "wool_scarf"}, "result": {"accepted": True, "hts": "6117.10"}}),
+            examples=lambda: _json({"request": {}, "result": {"accepted": True, "hts": "6117.10"}}),
         ),
         _command_kind(
             "import harmbench",
