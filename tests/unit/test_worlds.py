@@ -796,3 +796,8 @@ def test_a_recording_of_a_bare_claim_is_refused() -> None:
     assert worlds.replayed(CLAIM)["error"]["kind"] == "cassette_outdated"
     result = act(plays(READS)).result
     assert worlds.replayed(result) is result
+
+
+def test_the_name_of_a_guard_with_half_a_character_stands_in_the_episode() -> None:
+    run = act(plays(READS), guards=[RulingGuard("half\udc80", on_tool_output=GuardRuling(decision="deny", rule=1))])
+    assert run.episode.rulings[0].hook == "half\ufffd.on_tool_output"
