@@ -395,6 +395,9 @@ def _arguments(arguments: object) -> dict[str, Any] | str:
 def _failure_in(reported: object) -> tuple[NoEpisodeError | None, str]:
     """Return the failure that an agent reports, None if its form is wrong, and why its answer can't be read then."""
     try:
+        if isinstance(reported, dict):
+            # a failure with a status, too, is a failure
+            reported = {key: value for key, value in reported.items() if key in Failure.model_fields}
         failure = Failure.model_validate(reported)
     except ValidationError:
         return None, f'the agent\'s error is {_described(reported)}; expected {{"kind": "...", "message": "..."}}'

@@ -28,7 +28,7 @@ from pytest_packbench.files import walk
 from pytest_packbench.model.case import ListOf, StrictModel
 from pytest_packbench.model.errors import fold, validation_problems
 from pytest_packbench.model.request import Tool  # noqa: TC001 - pydantic reads it at run time
-from pytest_packbench.packs.agent_safety.episode import Collateral, Ruling, Turn
+from pytest_packbench.packs.agent_safety.episode import Collateral, Ruling, Turn, whole_characters
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -447,7 +447,7 @@ def _replacement(hook: str, ruling: GuardRuling, key: str, before: Any) -> Any:
 
 def name_of(guard: object) -> str:
     """Return the name of a guard: its attribute `name`, else the name of its class."""
-    return str(getattr(guard, "name", None) or type(guard).__name__)
+    return whole_characters(str(getattr(guard, "name", None) or type(guard).__name__))
 
 
 def contains(text: str, patterns: tuple[str, ...]) -> bool:
