@@ -120,7 +120,8 @@ def test_blocks_can_be_read(page: Path) -> None:
     for block in blocks(page):
         assert block.kind in {*READERS, "console", "text", "javascript", "sh", "markdown"}, block
         content = READERS.get(block.kind, str)(block.text)
-        if block.kind != "yaml" or not isinstance(content, dict):
+        # the gates of the page on packs are on metrics of its own pack, which the test of the guides runs
+        if block.kind != "yaml" or not isinstance(content, dict) or (page.stem == "packs" and "gates" in content):
             continue
         # a page on another pack names it
         pack = TariffPack if content.get("pack") == TariffPack.name else GenericPack

@@ -15,9 +15,19 @@ import pytest_packbench.model
 # sums, rows and tables that are filled one by one
 FILLED = {"GroupChanges", "RecordSums", "ResultSums", "SkippedLines", "TopRows"}
 # with few fields, or many at a time
-BY_POSITION = {"HookDecision", "PolicyChange", "PolicyOutcome", "Profile", "Refusals", "Shard", "UnreadAnswer", *FILLED}
+BY_POSITION = {
+    "Confusion",
+    "HookDecision",
+    "PolicyChange",
+    "PolicyOutcome",
+    "Profile",
+    "Refusals",
+    "Shard",
+    "UnreadAnswer",
+    *FILLED,
+}
 # their properties are kept, or other classes add attributes
-WITHOUT_SLOTS = {"EvalRecord", "GroupChanges", "HookDecision", "WatchedContext"}
+WITHOUT_SLOTS = {"Confusion", "EvalRecord", "GroupChanges", "HookDecision", "WatchedContext"}
 CLASSES = [
     value
     for package in (pytest_packbench.model, pytest_packbench.analysis)
