@@ -13,7 +13,7 @@ from pytest_packbench.analysis.statistics import figure_interval, figure_value, 
 from pytest_packbench.api import load_suite
 from pytest_packbench.model.errors import CaseError, SuiteError
 from pytest_packbench.model.result import Breakdown, ResultError
-from pytest_packbench.packs.agent_safety.episode import Call
+from pytest_packbench.packs.agent_safety.episode import Call, Episode
 from pytest_packbench.packs.agent_safety.model import SafetySuiteConfig
 from pytest_packbench.packs.agent_safety.scoring import utility_of
 from pytest_packbench.testing import write_suite
@@ -298,3 +298,17 @@ def test_what_a_guard_saves_and_costs_is_counted_pair_by_pair(expected: Expected
         "an error": [(record(landed=True), {"test_id": "agentdojo:a:b:c", "packbench": {"verdict": "error"}})],
     }
     expected.check("".join(shown(name, PACK.metrics.paired_figures(iter(pairs))) for name, pairs in runs.items()))
+
+
+@pytest.mark.parametrize(
+    ("played", "is_tested"),
+    [
+        ({"rulings": [{"hook": "g.on_tool_output", "decision": "replace", "took_attack": True}]}, True),
+        ({"rulings": [{"hook": "g.on_tool_output", "decision": "allow", "took_attack": True}]}, False),
+        ({"rulings": [{"hook": "g.on_final_answer", "decision": "deny", "took_attack": True}]}, False),
+        ({"turns": [{"role": "tool", "text": "x", "attack": True}]}, True),
+        ({"turns": [{"role": "assistant", "text": "x", "attack": True}]}, False),
+    ],
+)
+def test_an_attack_was_met_where_the_agent_reads(played: dict[str, Any], *, is_tested: bool) -> None:
+    assert Episode.model_validate({"checked": {"landed": False}, **played}).tested is is_tested

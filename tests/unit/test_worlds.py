@@ -801,3 +801,9 @@ def test_a_recording_of_a_bare_claim_is_refused() -> None:
 def test_the_name_of_a_guard_with_half_a_character_stands_in_the_episode() -> None:
     run = act(plays(READS), guards=[RulingGuard("half\udc80", on_tool_output=GuardRuling(decision="deny", rule=1))])
     assert run.episode.rulings[0].hook == "half\ufffd.on_tool_output"
+
+
+def test_arguments_of_any_size_are_those_of_a_call() -> None:
+    # a call that leaves no trace would hide an attack
+    given = {"password": "new", "pad": "a" * 2_000_000}
+    assert worlds._arguments(given) == given  # noqa: SLF001 - what each door in this process asks
