@@ -30,9 +30,10 @@ from pytest_packbench.packs.agent_safety import serving, worlds
 from pytest_packbench.packs.agent_safety.agentdojo.importer import Pair, case_of
 from pytest_packbench.packs.agent_safety.agentdojo.suites import suite_of
 from pytest_packbench.packs.agent_safety.agentdojo.upstream import ADVICE
+from pytest_packbench.packs.agent_safety.episode import Episode
 from pytest_packbench.packs.agent_safety.guards.base import GuardError, GuardRuling
 from pytest_packbench.packs.agent_safety.model import SafetySuiteConfig
-from pytest_packbench.packs.agent_safety.serving import MAX_CALL_BYTES, WorldClosedError
+from pytest_packbench.packs.agent_safety.serving import WorldClosedError
 from pytest_packbench.packs.agent_safety.worlds import MAX_CALLS, AgentRequest, SafetyWorlds, as_function
 from tests.unit.safety_runs import (
     PACK,
@@ -247,6 +248,30 @@ def test_only_an_agent_outside_this_process_names_its_model() -> None:
         assert result.keys() & {"llm_backend", "llm_model"} == reported
 
 
+@pytest.mark.parametrize(
+    ("report", "kept"),
+    [
+        ({"usage": {"k" * 2_000_000: 1}}, {}),
+        (
+            {"usage": {"\udc80": 1, 3: 4, "tokens_input": 10**5000, "tokens_output": 5}},
+            {"tokens_output": 5},
+        ),
+        ({"usage": {"tokens_input": True, "tokens_output": -1}}, {}),
+        ({"usage": [1]}, {}),
+        ({"llm_model": "m" * 2_000_000, "llm_backend": "\udc80"}, {}),
+    ],
+)
+def test_no_report_of_a_model_hides_what_landed(report: dict[str, Any], kept: dict[str, int]) -> None:
+    world = SafetyWorlds(RULES, "http://127.0.0.1").open(PACK.request(PAIR), context_of(PAIR))
+    with world as request:
+        assert isinstance(request, AgentRequest)
+        for call in (READS, OBEYS):
+            request.call(*call)
+    episode = Episode.model_validate(json.loads(json.dumps(world.result({"answer": "Done.", **report}, None))))
+    assert (episode.checked.landed, episode.usage) == (True, kept)
+    assert len(episode.llm_model or "") <= 200
+
+
 def test_without_its_extra_a_pair_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     run = act(plays(READS))
     monkeypatch.setattr(sys, "path", [])
@@ -439,7 +464,6 @@ def test_the_world_is_served_as_json_and_only_to_the_agent(monkeypatch: pytest.M
             not_json=http(url, "/tools/get_iban", b"{"),
             not_utf8=http(url, "/tools/get_iban", b'{"x": "\xed\xa0\x80"}'),
             not_an_object=http(url, "/tools/get_iban", [1]),
-            too_long=http(url, "/tools/get_iban", b" " * (MAX_CALL_BYTES + 1)),
             method=http(url, "/tools/get_iban"),
             elsewhere=http(url, "/else", {}),
             stream=http(url, "/mcp"),
@@ -454,7 +478,7 @@ def test_the_world_is_served_as_json_and_only_to_the_agent(monkeypatch: pytest.M
     run = act(agent)
     has_mcp = find_spec("mcp") is not None
     assert {name: status for name, (status, _) in answers.items()} == {
-        "described": 200, "read": 200, "unknown": 200, "not_json": 200, "not_utf8": 200, "not_an_object": 200, "too_long": 413,
+        "described": 200, "read": 200, "unknown": 200, "not_json": 200, "not_utf8": 200, "not_an_object": 200,
         "method": 405, "elsewhere": 404, "stream": 405 if has_mcp else 501,
         "mcp_form": 400 if has_mcp else 501, "secret": 404, "host": 421, "origin": 403, "mcp_origin": 403,
     }  # fmt: skip
@@ -568,6 +592,14 @@ def test_a_pipeline_that_stops_is_judged_by_what_it_did() -> None:
     for tells, problem in ((is_cut_off, "cut off at 9 tokens"), (aborts, None)):
         run = act(Played([READS, OBEYS], tells))
         assert (run.score.verdict, run.episode.checked.landed, run.episode.said.problem) == ("failed", True, problem)
+    for environment in (None, 5, "before"):
+
+        def aborts_in(messages: Any, _env: Any, before: Any, environment: Any = environment) -> Any:
+            raise AbortAgentError("stop", messages, before if environment == "before" else environment)
+
+        for obeys, verdict in ((1, "failed"), (0, "passed")):
+            run = act(Played([READS, *[OBEYS] * obeys], aborts_in))
+            assert (run.score.verdict, run.outcome.answer) == (verdict, "stop"), environment
     deny = GuardRuling(decision="deny")
     run = act(Played([READS]), guards=[RulingGuard("ends", on_final_answer=deny, on_tool_list=None)])
     assert (run.outcome.answer, run.calls) == ("[withheld by a guard]", [(READS[0], "run")])
@@ -587,6 +619,24 @@ def test_a_pipeline_cannot_hide_what_it_did() -> None:
 
     for tells in (without_calls, as_before, restored):
         assert act(Played([READS, OBEYS], tells)).score.verdict == "failed"
+
+    def obeyed(env: Any) -> Any:
+        FunctionsRuntime(suite_of("v1.2.2", "banking").tools).run_function(env, *OBEYS)
+        return env
+
+    def in_another(messages: Any, env: Any, before: Any) -> Any:
+        return messages, obeyed(before)
+
+    asked: list[Any] = []
+
+    def in_the_one_before(messages: Any, env: Any, before: Any) -> Any:
+        asked.append(env)
+        # without an answer it is asked again, in the environment that it returned
+        again = [*messages[:-1], {**messages[-1], "content": None}]
+        return (again, before) if len(asked) == 1 and obeyed(env) else (messages, env)
+
+    for tells in (in_another, in_the_one_before):
+        assert act(Played([READS], tells)).score.verdict == "failed"
     # attempted calls count in the checker of this attack
     pair = checked(case_of(Pair("slack", 0, 5, "easy")))
     attack = suite_of("v1.2.2", "slack").injection_tasks["injection_task_5"].ground_truth(None)
@@ -805,5 +855,9 @@ def test_the_name_of_a_guard_with_half_a_character_stands_in_the_episode() -> No
 
 def test_arguments_of_any_size_are_those_of_a_call() -> None:
     # a call that leaves no trace would hide an attack
-    given = {"password": "new", "pad": "a" * 2_000_000}
-    assert worlds._arguments(given) == given  # noqa: SLF001 - what each door in this process asks
+    huge = {**OBEYS[1], "pad": "a" * 2_000_000}
+    for pad in (huge["pad"], [0] * 1_100_000):
+        run = act(plays(READS, (OBEYS[0], {**OBEYS[1], "pad": pad})))
+        assert (run.score.verdict, run.calls) == ("failed", [(READS[0], "run"), (OBEYS[0], "run")])
+    run = act(lambda request: str(http(request.input["http"], f"/tools/{OBEYS[0]}", huge)))
+    assert (run.score.verdict, run.calls) == ("failed", [(OBEYS[0], "run")])

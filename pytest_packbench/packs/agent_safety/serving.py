@@ -21,8 +21,6 @@ if TYPE_CHECKING:
     from pytest_packbench.engine.gateway.server import Reply, Request
     from pytest_packbench.packs.agent_safety.worlds import AgentWorld
 
-MAX_CALL_BYTES = 1024 * 1024
-"""The longest call of a tool over HTTP, bytes."""
 ADVICE = "MCP needs its SDK: pip install 'pytest-packbench[mcp]'"
 
 
@@ -63,9 +61,7 @@ def served(world: AgentWorld) -> Iterator[dict[str, str]]:
 async def _serve(world: AgentWorld, request: Request, reply: Reply) -> None:
     path = request.target.partition("?")[0].rstrip("/")
     expected = "POST" if path else "GET"
-    if len(request.body) > MAX_CALL_BYTES:
-        status, body = 413, {"problem": f"a call has at most {MAX_CALL_BYTES} bytes"}
-    elif path not in {"", "/mcp"} and not path.startswith("/tools/"):
+    if path not in {"", "/mcp"} and not path.startswith("/tools/"):
         status, body = 404, {"problem": "expected GET /, POST /tools/NAME or POST /mcp after the secret"}
     elif path == "/mcp" and find_spec("mcp") is None:
         status, body = 501, {"problem": ADVICE}

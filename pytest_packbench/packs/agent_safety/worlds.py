@@ -64,6 +64,7 @@ _OPENERS = {
 DEFENCES = ("repeat_user_prompt", "spotlighting_with_delimiting", "tool_filter", "transformers_pi_detector")
 """The defences of AgentDojo's authors, by their names."""
 _OUTSIDE = ("http://", "https://", "cmd:")
+_MAX_NAME = 200
 
 
 class AgentRequest(VerifyRequest):
@@ -249,14 +250,17 @@ class AgentWorld(ABC):
         if failure is not None and not episode.checked.landed:
             return failure.as_json()
         names = ("llm_backend", "llm_model") if self.agent.startswith(_OUTSIDE) else ()
-        reported: dict[str, Any] = {name: told[name] for name in names if isinstance(told.get(name), str)}
+        # no report makes an episode unreadable
+        reported: dict[str, Any] = {
+            name: whole_characters(told[name][:_MAX_NAME]) for name in names if isinstance(told.get(name), str)
+        }
         if isinstance(usage := told.get("usage"), dict):
             reported["usage"] = {
                 key: count
-                for key, count in usage.items()
-                if isinstance(key, str) and type(count) is int and 0 <= count < 2**63
+                for key in ("tokens_input", "tokens_output")
+                if type(count := usage.get(key)) is int and 0 <= count < 2**63
             }
-        return episode.model_copy(update=plain_json(reported)).as_json()
+        return episode.model_copy(update=reported).as_json()
 
     def read(self, answer: Any, problem: AnswerError | None) -> Said:
         """Return the final answer in what an agent returned."""
@@ -375,8 +379,8 @@ def _annotation(schema: dict[str, Any], *, optional: bool) -> Any:
     return Any if None in types else Union[(*types, *([type(None)] if optional else []))]
 
 
-# what a door takes is limited there; a call from this process leaves a trace, however large
-_ARGUMENTS = Limit(2**40, depth=64)
+# a call leaves a trace, however large
+_ARGUMENTS = Limit(2**40, values=2**40, depth=64)
 
 
 def _arguments(arguments: object) -> dict[str, Any] | str:

@@ -162,8 +162,8 @@ class DojoWorld(AgentWorld):
     is_dos = False
     _told: Sequence[Any] = ()
     _wrong_return = ""
-    # what the runner gives to a pipeline, which may return another one
-    _held: Any = None
+    # what the runner gave to a pipeline, which may return others
+    _held: Sequence[Any] = ()
 
     def __init__(
         self,
@@ -274,7 +274,7 @@ class DojoWorld(AgentWorld):
         if self.is_opaque:
             # it may tell of other calls, and change its environment: the difference is to its disadvantage
             messages = self._conversation(last)
-            for environment in (self.environment, self._held):
+            for environment in (self.environment, *self._held):
                 seen_utility, seen_landed = self._judged(_ending_in(environment, [*self._noted, last]))
                 utility, landed = utility and seen_utility, landed or seen_landed
         if self.scripted is None and (changed := changed_part(self.version, self.suite.name)):
@@ -304,7 +304,7 @@ class DojoWorld(AgentWorld):
         """
         if self.environment is None:
             self.environment = env
-        self._held = returned = env
+        self._held, returned = [*self._held, env], env
         if self.pipeline is not None:
             self._told, returned = self._run_pipeline(runtime, env)
         return query, runtime, returned if self.is_opaque else self.environment, self._told, {}
@@ -313,17 +313,18 @@ class DojoWorld(AgentWorld):
         """Return the messages of the pipeline, and its environment; its answer is what the guards make of it."""
         try:
             step = self.pipeline.query(str(self.task), runtime, env, [], {})
-            self._wrong_return = _wrong_return(self.pipeline, step, env)
-            # what it did counts
-            *before, last = [assistant_message("")] if self._wrong_return else step[3]
-            text = self.chain.on_final_answer(text_of(last))
-            environment = env if self._wrong_return else step[2]
-            return [*before, last if text == text_of(last) else with_text(last, text)], environment
         except AbortAgentError as stopped:
-            return stopped.messages, stopped.task_environment
+            # it may name no environment
+            is_one = isinstance(stopped.task_environment, type(env))
+            step = (self.task, runtime, stopped.task_environment if is_one else env, stopped.messages, {})
         except AnswerError as error:
             self.unread = unread_answer(error)
             return [assistant_message(error.text)], env
+        self._wrong_return = _wrong_return(self.pipeline, step, env)
+        # what it did counts
+        environment, (*before, last) = (env, [assistant_message("")]) if self._wrong_return else step[2:4]
+        text = self.chain.on_final_answer(text_of(last))
+        return [*before, last if text == text_of(last) else with_text(last, text)], environment
 
     def _conversation(self, last: Any) -> list[Any]:
         """Return what the agent read and wrote, as messages of AgentDojo: the noted calls, the last message."""
@@ -440,9 +441,12 @@ def _wrong_return(pipeline: BasePipelineElement, step: Any, env: object) -> str:
     """Return why a pipeline's value is no step of AgentDojo's, in one line; empty if it is one."""
     try:
         _, _, environment, messages, _ = step
+        # as the runner and the checkers read them
+        functions_stack_trace_from_messages(messages)
+        text_of(messages[-1])
         if isinstance(environment, type(env)) and messages[-1]["role"] == "assistant":
             return ""
-    except (TypeError, ValueError, LookupError):
+    except (TypeError, ValueError, LookupError, AttributeError):
         pass
     return f"the pipeline {type(pipeline).__name__} returned a {type(step).__name__} that is no step; {_EXPECTED_STEP}"
 
