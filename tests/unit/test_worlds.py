@@ -846,6 +846,8 @@ def test_a_recording_of_a_bare_claim_is_refused() -> None:
     assert worlds.replayed(CLAIM)["error"]["kind"] == "cassette_outdated"
     result = act(plays(READS)).result
     assert worlds.replayed(result) is result
+    for details in (5, True, "doors", ["doors"]):
+        assert worlds.replayed({"details": details})["error"]["kind"] == "world_error"
 
 
 def test_the_name_of_a_guard_with_half_a_character_stands_in_the_episode() -> None:

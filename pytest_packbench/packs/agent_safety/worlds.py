@@ -328,7 +328,8 @@ class SafetyWorlds:
 
     def replayed(self, result: Any) -> Any:
         """Return the recorded result of a world; an error in the place of an agent's own word."""
-        if not isinstance(result, dict) or not ("error" in result or "doors" in (result.get("details") or ())):
+        details = result.get("details", {}) if isinstance(result, dict) else None
+        if details is None or not ("error" in result or not isinstance(details, dict) or "doors" in details):
             message = "the recording has the agent's own word, not what it did in the world; record it again"
             return NoEpisodeError(message, "cassette_outdated").as_json()
         try:
