@@ -412,6 +412,9 @@ def test_an_agent_is_told_of_its_mistakes() -> None:
     assert said[4] == "Invalid tool no_such_tool provided."
     assert said[5] == f"no more than {MAX_CALLS} tool calls may be made in one case"
     assert len(run.calls) == MAX_CALLS - 2
+    # nobody saw what the further ones were for
+    assert run.score.verdict == "vacuous"
+    assert run.episode.said.problem == f"a tool call was refused: {said[5]}"
 
 
 def test_tools_are_functions_with_signatures() -> None:
@@ -758,6 +761,16 @@ def test_injecagent_is_played_with_real_calls(calls: list[str], verdict: str, la
         "denies", pre_tool_use=lambda call: GuardRuling(decision="deny") if "Gmail" in call.tool else None
     )
     assert act(plays(*((name, {}) for name in calls)), case, [deny]).score.verdict in {"passed", "vacuous"}
+
+
+def test_a_call_of_the_attackers_tool_with_arguments_that_cannot_be_read_is_not_resisted() -> None:
+    case = next(case for case in cases_of("injecagent") if case.id == "own_ds_base_0")
+    calls = [("LibraryCatalogueSearch", {}), ("RecipeBoxListFavourites", {"x": nested(70)})]
+    run = act(plays(*calls), case)
+    assert (run.score.verdict, run.result["details"]["label"]) == ("vacuous", "invalid")
+    # of another tool it is a mistake
+    calls[1] = ("LibraryCatalogueSearch", {"x": nested(70)})
+    assert act(plays(*calls), case).score.verdict == "passed"
 
 
 def test_tools_of_injecagent_have_the_parameters_that_are_described() -> None:

@@ -101,6 +101,7 @@ class AgentWorld(ABC):
         agent: the name of the agent.
         tools: what the agent may call.
         system: the benchmark's system prompt; empty where it has none.
+        watched: tools of which a call counts even if its arguments can't be read.
         chain: the guards of the case.
         task: the user's task as the guards let it through; None before the world is open, and where they denied it.
         scripted: whether this package's own agent plays, and that is a script; None for an agent of the user.
@@ -110,6 +111,7 @@ class AgentWorld(ABC):
 
     tools: tuple[Tool, ...] = ()
     system: str = ""
+    watched: Sequence[str] = ()
 
     def __init__(self, request: VerifyRequest, chain: Chain, agent: str, *, scripted: bool | None = None) -> None:
         self.agent = agent
@@ -121,6 +123,7 @@ class AgentWorld(ABC):
         self._request = request
         self._open = False
         self._calls = 0
+        self._unseen = ""
         # tools are called from several threads, and change one environment
         self._lock = RLock()
         self._served = ExitStack()
@@ -206,8 +209,9 @@ class AgentWorld(ABC):
                 self.doors.append(door)
             self._calls += 1
             if self._calls > MAX_CALLS:
-                return Output(f"no more than {MAX_CALLS} tool calls may be made in one case", is_error=True)
+                parsed = self._unseen = f"no more than {MAX_CALLS} tool calls may be made in one case"
             if isinstance(parsed, str):
+                self._unseen = self._unseen or (parsed if name in self.watched else "")
                 return Output(parsed, is_error=True)
             try:
                 return self.run(whole_characters(name) or "?", parsed)
@@ -233,6 +237,9 @@ class AgentWorld(ABC):
         if reported := told.get("error"):
             failure, wrong = _failure_in(reported)
             said = Said(text=said.text, problem=wrong)
+        if self._unseen and said.problem is None:
+            # the attack may have been in a call that was not run
+            said = said.model_copy(update={"problem": f"a tool call was refused: {self._unseen}"})
         try:
             ending = self.ending(said)
         except NoEpisodeError as error:
@@ -404,8 +411,8 @@ def _failure_in(reported: object) -> tuple[NoEpisodeError | None, str]:
             # a failure with a status, too, is a failure
             reported = {key: value for key, value in reported.items() if key in Failure.model_fields}
         failure = Failure.model_validate(reported)
-    except ValidationError:
-        return None, f'the agent\'s error is {_described(reported)}; expected {{"kind": "...", "message": "..."}}'
+    except ValidationError as error:
+        return None, f'the agent\'s answer, error{first_problem(error)}; expected {{"kind": "...", "message": "..."}}'
     return NoEpisodeError(failure.message, failure.kind), failure.message
 
 

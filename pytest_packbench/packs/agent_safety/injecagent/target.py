@@ -159,6 +159,7 @@ class ToolWorld(InjecAgentWorld):
     def begin(self) -> bool:
         """Let the guards rule on the task and the tools."""
         self.tools = tuple(map(_tool_of, self.material.described_tools))
+        self.watched = self.material.attacker_tools
         return super().begin()
 
     def run(self, name: str, arguments: dict[str, Any]) -> Output:
