@@ -165,7 +165,9 @@ def test_twice_as_long_an_answer_is_at_most_twice_the_work(kind: str) -> None:
         expected = {"preferred_hts": [], "articles": shoes}
     plain = case(**expected)
     plain["input"]["evidence"] = [{"source_id": "report", "text": TABLE["text"]}]
-    calls = [calls_of(plain, answer(None if kind == "articles" else RIGHT, dossier=LONG[kind](n))) for n in (100, 200)]
+    code = None if kind == "articles" else RIGHT
+    # the first one fills the caches
+    _, *calls = [calls_of(plain, answer(code, dossier=LONG[kind](count))) for count in (1, 100, 200)]
     assert calls[1] <= 2.05 * calls[0]
     assert calls[1] >= 1.2 * calls[0], "the length has to matter, or nothing was counted"
 
