@@ -26,7 +26,6 @@ from pytest_packbench.packs.tariff.answer import TariffAnswer
 from pytest_packbench.packs.tariff.judged import Judged
 from pytest_packbench.packs.tariff.metrics import answer_facts, own_gates
 from pytest_packbench.packs.tariff.model import TariffCase
-from pytest_packbench.packs.tariff.scoring import order_of
 from pytest_packbench.policy import run_policy
 from pytest_packbench.runs.folder import ensure_gitignore
 from pytest_packbench.runs.reading import checked_results, open_run
@@ -211,7 +210,7 @@ def test_a_trace_out_of_order_says_how_often(stated: bool | None) -> None:
     for steps in TRACES:
         trace = {"steps": list(map(parse_step, steps)), "sequence_ok": stated}
         result = answer(dossier={"gri_trace": trace})
-        violations = order_of(TariffAnswer.model_validate(result))
+        violations = TariffAnswer.model_validate(result).order
         assert violations
         first, *others = violations
         more = f", and {len(others)} more" if others else ""

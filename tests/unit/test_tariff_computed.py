@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -15,9 +17,22 @@ from pytest_packbench.packs.tariff.answer import Code
 from pytest_packbench.packs.tariff.edition import load_edition
 from pytest_packbench.packs.tariff.notation import digits, dotted
 from pytest_packbench.packs.tariff.pack import TariffPack
-from tests.unit.tariff_cases import Json, case, parse_step, result_of, rules, table
+from tests.unit.tariff_cases import (
+    RIGHT,
+    Json,
+    answer,
+    case,
+    classification,
+    parse_step,
+    result_of,
+    rules,
+    table,
+    what_if,
+)
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from pytest_packbench.model.result import Score
 
 TABLE = table("tariff_computed")
@@ -129,3 +144,43 @@ def test_a_text_that_is_read_as_a_code_has_nothing_else(text: str) -> None:
     assert code.isascii()
     assert len(code) in {4, 6, 8, 10}
     assert "".join(text.replace(".", " ").split()) == code
+
+
+LONG: dict[str, Callable[[int], Json]] = {
+    "steps": lambda count: {"gri_trace": {"steps": [parse_step("6 subheading 6404.11 6404.19 = failed")] * count}},
+    "deciding steps": lambda count: {"gri_trace": {"steps": [parse_step("1 heading 6404 6405 = 6404")] * count}},
+    "citations": lambda count: {"citations": [{"source_id": "report", "quote": f"{row}"} for row in range(count)]},
+    "changes": lambda count: {"what_if_candidates": [what_if(row, 1, "6405.20.90", -7.5) for row in range(count)]},
+    "articles": lambda count: {
+        "articles": [{"article": f"shoe {row}", "baseline": classification()} for row in range(count)]
+    },
+}
+
+
+@pytest.mark.parametrize("kind", LONG)
+def test_twice_as_long_an_answer_is_at_most_twice_the_work(kind: str) -> None:
+    expected: Json = {"must_not_hts": ["6405"], "must_cite": ["report"], "expected_rule": "1"}
+    if kind == "articles":
+        shoes = [{"name": f"shoe {row}", "preferred_hts": [RIGHT]} for row in range(2)]
+        expected = {"preferred_hts": [], "articles": shoes}
+    plain = case(**expected)
+    plain["input"]["evidence"] = [{"source_id": "report", "text": TABLE["text"]}]
+    code = None if kind == "articles" else RIGHT
+    # the first one fills the caches
+    _, *calls = [calls_of(plain, answer(code, dossier=LONG[kind](count))) for count in (1, 100, 200)]
+    assert calls[1] <= 2.05 * calls[0]
+    assert calls[1] >= 1.2 * calls[0], "the length has to matter, or nothing was counted"
+
+
+def calls_of(plain: Json, result: Json) -> int:
+    """Count the calls of functions that reading, scoring and describing an answer need."""
+    pack = TariffPack().for_suite(rules(schedule="us_2026_revision_10"))
+    checked: Any = pack.case_model.model_validate(plain)
+    counts = Counter[str]()
+    sys.setprofile(lambda _frame, event, _value: counts.update([event]))
+    try:
+        read = pack.read(result)
+        pack.facts(checked, read.document, pack.score(checked, read, pack.rules).terms)
+    finally:
+        sys.setprofile(None)
+    return counts["call"] + counts["c_call"]

@@ -7,6 +7,7 @@ makes the answer unreadable. What a pipeline wants to say beside it stands in `n
 from __future__ import annotations
 
 import re
+from functools import cached_property
 from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple, Self
 
 from pydantic import (
@@ -26,6 +27,7 @@ from pytest_packbench.model.case import Expected, Fraction, ListOf, StrictModel,
 from pytest_packbench.model.errors import first_of, validation_problems, without_keys
 from pytest_packbench.packs.tariff.model import RefusalCategory  # noqa: TC001 - pydantic reads it at run time
 from pytest_packbench.packs.tariff.notation import CODE, WIDTHS, Level, Rule, digits, dotted
+from pytest_packbench.packs.tariff.order import order_faults
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -455,6 +457,19 @@ class TariffAnswer(Answer):
     def dossier(self) -> Dossier:
         """The dossier; an empty one where there is none."""
         return self.tariff_dossier or Dossier()
+
+    @cached_property
+    def order(self) -> list[str] | None:
+        """What is out of order in the steps of the interpretation rules, one line each; None without any steps."""
+        parts = [part for part in (self.dossier, *self.dossier.articles) if part.gri_trace.steps]
+        faults = (fault for part in parts for fault in order_faults(part.gri_trace.steps, part.code))
+        return [*map(str, faults)] if parts else None
+
+    @property
+    def stated_order(self) -> bool | None:
+        """What the pipeline's own check of the order found; None if it did not run."""
+        stated = [part.gri_trace.sequence_ok for part in (self.dossier, *self.dossier.articles)]
+        return min((ok for ok in stated if ok is not None), default=None)
 
     @model_validator(mode="wrap")
     @classmethod

@@ -21,7 +21,6 @@ from pytest_packbench.packs.tariff.citations import MIN_QUOTE, quotes_hold
 from pytest_packbench.packs.tariff.judged import DEPTHS, EXTRA
 from pytest_packbench.packs.tariff.model import FIELD_METRICS, RefusalCategory
 from pytest_packbench.packs.tariff.notation import LEVELS, chapter, depth, digits, is_under
-from pytest_packbench.packs.tariff.scoring import order_of, stated_order
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -392,10 +391,10 @@ def own_gates(judged: Judged) -> dict[str, dict[str, bool]]:
         For `citations` and `order`, whether they are right by the `target` and by the `scorer`; a gate is missing where
         one of them does not say.
     """
-    stated, faults = judged.answer.citation_gate_result, order_of(judged.answer)
+    stated, faults = judged.answer.citation_gate_result, judged.answer.order
     said = {
         "citations": (stated.ok if stated else None, quotes_hold(judged)),
-        "order": (stated_order(judged.answer), None if faults is None else not faults),
+        "order": (judged.answer.stated_order, None if faults is None else not faults),
     }
     return {
         name: {"target": target, "scorer": scorer}

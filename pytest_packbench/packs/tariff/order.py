@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, NamedTuple
 from pytest_packbench.packs.tariff.notation import WIDTHS, dotted, is_under
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 
     from pytest_packbench.packs.tariff.answer import Step
-    from pytest_packbench.packs.tariff.notation import Level
+    from pytest_packbench.packs.tariff.notation import Level, Rule
 
 THIRD = frozenset({"3a", "3b", "3c"})
 BEFORE_FOURTH = frozenset({"1", "6", "2a", "2b", *THIRD})
@@ -49,23 +49,24 @@ class Fault(NamedTuple):
 
 
 class _At(NamedTuple):
-    """A step of a trace, the steps before it without those on packing, and the whole trace."""
+    """A step of a trace, and what the steps before it lead to, without those on packing.
+
+    Attributes:
+        step: the step.
+        before: for each level the last step by each rule, the latest at the end.
+        chosen: the code chosen last at each level.
+        settled: the levels that one of rules 1 to 3, or 6, decides, before or after the step.
+    """
 
     step: Step
-    before: Sequence[Step]
-    trace: Sequence[Step]
-
-    def steps(self, level: Level) -> list[Step]:
-        """Return the steps before this one at a level."""
-        return [each for each in self.before if each.level == level]
+    before: Mapping[Level, dict[Rule, Step]]
+    chosen: Mapping[Level, str]
+    settled: Collection[Level]
 
     def last(self, *rules: str) -> Step | None:
         """Return the last step before this one at its level by one of some rules."""
-        return next((each for each in reversed(self.steps(self.step.level)) if each.rule in rules), None)
-
-    def is_decided(self, level: Level) -> bool:
-        """Return whether a code was chosen at a level."""
-        return any(each.chosen for each in self.steps(level))
+        steps = self.before.get(self.step.level, {}).values()
+        return next((each for each in reversed(steps) if each.rule in rules), None)
 
     @property
     def opening(self) -> Step | None:
@@ -80,24 +81,23 @@ class _At(NamedTuple):
     @property
     def is_settled(self) -> bool:
         """Whether one of rules 1 to 3, or 6, decides the level, before or after this step."""
-        others = (each for each in self.trace if each.level == self.step.level and each.rule in BEFORE_FOURTH)
-        return any(each.chosen for each in others)
+        return self.step.level in self.settled
 
     @property
     def above(self) -> str:
         """The code chosen last at the nearest level above; empty without one."""
-        chosen = (each.chosen for each in reversed(self.before) if each.chosen)
-        return max((code for code in chosen if len(code) < WIDTHS[self.step.level]), key=len, default="")
+        width = WIDTHS[self.step.level]
+        return max((code for code in self.chosen.values() if len(code) < width), key=len, default="")
 
     @property
     def is_below(self) -> bool:
         """Whether the step is below a heading that is decided."""
-        return self.step.level != "heading" and self.is_decided("heading")
+        return self.step.level != "heading" and "heading" in self.chosen
 
     @property
     def is_late(self) -> bool:
         """Whether a step at a level below was taken before."""
-        return any(WIDTHS[each.level] > WIDTHS[self.step.level] for each in self.before)
+        return any(WIDTHS[level] > WIDTHS[self.step.level] for level in self.before)
 
 
 ORDER: tuple[tuple[str, str, Callable[[_At], object], str], ...] = (
@@ -163,8 +163,8 @@ ORDER: tuple[tuple[str, str, Callable[[_At], object], str], ...] = (
         lambda at: (
             at.is_below
             and at.step.level in {"line", "suffix"}
-            and at.steps("subheading")
-            and not at.is_decided("subheading")
+            and "subheading" in at.before
+            and "subheading" not in at.chosen
         ),
         "a {level} is compared before the subheading is decided; decide the subheading first",
     ),
@@ -177,7 +177,7 @@ ORDER: tuple[tuple[str, str, Callable[[_At], object], str], ...] = (
     (
         "S4",
         "not_under_the_choice",
-        lambda at: at.is_below and not all(is_under(code, at.above) for code in at.step.candidates),
+        lambda at: at.is_below and (top := at.above) and not all(is_under(code, top) for code in at.step.candidates),
         "a {level} that is not under the code chosen above it; compare only codes under that one",
     ),
     (
@@ -195,7 +195,7 @@ ORDER: tuple[tuple[str, str, Callable[[_At], object], str], ...] = (
     (
         "S8",
         "suffix_before_line",
-        lambda at: at.step.level == "suffix" and not at.is_decided("line"),
+        lambda at: at.step.level == "suffix" and "line" not in at.chosen,
         "the suffix is compared before the 8-digit line is decided; add the step for the line",
     ),
     # rule 4 is for goods that rules 1 to 3 cannot classify; a tie is not such a case, as 3(c) breaks it
@@ -224,11 +224,21 @@ def order_faults(steps: Sequence[Step], code: str | None) -> Iterator[Fault]:
         steps: the steps in the order taken.
         code: the code of the goods as digits, which the trace has to lead to; None if there is none.
     """
+    before: dict[Level, dict[Rule, Step]] = {}
+    chosen: dict[Level, str] = {}
+    settled = {step.level for step in steps if step.chosen and step.rule in BEFORE_FOURTH}
     for number, step in enumerate(steps, 1):
-        before = [each for each in steps[: number - 1] if each.rule not in PACKING]
-        for order, objection, applies, text in ORDER if step.rule not in PACKING else ():
-            if applies(_At(step, before, steps)):
+        if step.rule in PACKING:
+            continue
+        at = _At(step, before, chosen, settled)
+        for order, objection, applies, text in ORDER:
+            if applies(at):
                 yield Fault(order, objection, number, text.format(rule=step.rule, level=step.level))
+        of_level = before.setdefault(step.level, {})
+        # the latest at the end
+        of_level.pop(step.rule, None)
+        of_level[step.rule] = step
+        chosen |= {step.level: step.chosen} if step.chosen else {}
     if code is not None:
         yield from _end(steps, code)
 

@@ -16,14 +16,13 @@ from pytest_packbench.packs.tariff.citations import citations, document_faults, 
 from pytest_packbench.packs.tariff.judged import EXTRA, NO_MATCH, add, note, zero
 from pytest_packbench.packs.tariff.model import FORBIDDEN_LEVEL
 from pytest_packbench.packs.tariff.notation import BESIDE, WIDTHS, dotted, is_under
-from pytest_packbench.packs.tariff.order import order_faults
 from pytest_packbench.packs.tariff.savings import base_rate, duty, levers, no_savings, saving, what_ifs
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from pytest_packbench.model.result import Term
-    from pytest_packbench.packs.tariff.answer import Step, TariffAnswer
+    from pytest_packbench.packs.tariff.answer import Step
     from pytest_packbench.packs.tariff.judged import Judged
 
 UNSAFE_TERMS = frozenset(
@@ -122,24 +121,12 @@ def process_bonus(case: Judged) -> Iterator[Term]:
 
 def gri_sequence(case: Judged) -> Iterator[Term]:
     """-0.1 where the interpretation rules are used out of order (S1 to S8 of `order.py`), or the pipeline says so."""
-    faults = order_of(case.answer)
-    if faults or stated_order(case.answer) is False:
+    faults = case.answer.order
+    if faults or case.answer.stated_order is False:
         found = ", ".join(first_of(faults or ["the pipeline reports it"], 1))
         yield add("gri_sequence", case.rules.scoring.gri_sequence, f"rules out of order: {found}")
     else:
         yield note("gri_sequence", "not assessed: no steps" if faults is None else "rules in order")
-
-
-def order_of(answer: TariffAnswer) -> list[str] | None:
-    """Return what is out of order in the steps of an answer, one line each; None without any steps."""
-    parts = [part for part in (answer.dossier, *answer.dossier.articles) if part.gri_trace.steps]
-    return [str(fault) for part in parts for fault in order_faults(part.gri_trace.steps, part.code)] if parts else None
-
-
-def stated_order(answer: TariffAnswer) -> bool | None:
-    """Return what the pipeline's own check of the order found; None if it did not run."""
-    stated = [part.gri_trace.sequence_ok for part in (answer.dossier, *answer.dossier.articles)]
-    return min((ok for ok in stated if ok is not None), default=None)
 
 
 def forbidden_code(case: Judged) -> Iterator[Term]:
