@@ -168,10 +168,11 @@ class Csv(_Table):
             OSError: it can't be read.
         """
         records = _records(arguments)
-        header = next(records, SourceFlaw(place=str(arguments.file), message="is empty; name the columns in its first line"))
+        empty = SourceFlaw(place=str(arguments.file), message="has no header; name the columns in its first line")
+        header = next(records, empty)
         if isinstance(header, _Row) and re.fullmatch(_DELIMITER_LINE, "".join(header.values)):
             yield SourceDoubt(place=header.place, message="names the delimiter, for spreadsheets only; it is no row")
-            header = next(records, SourceFlaw(place=header.place, message="names no column; name them in the next line"))
+            header = next(records, empty)
         if isinstance(header, SourceFlaw):
             raise ValueError(f"{header.place}: {header.message}")  # noqa: TRY004 - what is wrong with the first line
         names = [cell.strip() for cell in header.values]
