@@ -120,7 +120,9 @@ def test_thousands_of_labels_are_counted_at_once() -> None:
 
 
 def test_of_thousands_of_labels_those_with_most_errors_are_shown_and_the_others_counted() -> None:
-    pairs = {(f"l{number}", f"l{number + 1}"): 1 + number // 1000 for number in range(4000)}
+    pairs: dict[tuple[str | None, str | None], int] = {
+        (f"l{number}", f"l{number + 1}"): 1 + number // 1000 for number in range(4000)
+    }
     confusion = Confusion({**pairs, ("worst", "l0"): 9, ("good", "good"): 99})
     matrix, table = confusion.panels("label")
     for panel, total in ((matrix, 4001), (table, 4003)):
