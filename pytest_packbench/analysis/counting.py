@@ -49,14 +49,17 @@ class ResultSums:
         profiles: number of results by profile.
         points: the sum of the scores in the rates, in multiples of `1 / _FINEST`.
         clusters: the clusters of the results in the rates, if the tally has a facet.
+        confusion: how the labels agree, once it was asked for; each result that is added takes it away.
     """
 
     profiles: Counter[Profile] = field(default_factory=Counter)
     points: int = 0
     clusters: set[str] = field(default_factory=set)
+    confusion: Confusion | None = None
 
     def add(self, profile: Profile, score: float | None) -> None:
         """Add one result."""
+        self.confusion = None
         self.profiles[profile] += 1
         if profile.counted and score is not None:
             self.points += round(score * _FINEST)
@@ -96,7 +99,9 @@ class Fraction(NamedTuple):
 
 def confusion_of(sums: ResultSums) -> Confusion:
     """Return how the labels of the judged cases of a group agree with the expected ones."""
-    return Confusion.of(sums.count_by(lambda profile: profile.labels if profile.counted else None))
+    if sums.confusion is None:
+        sums.confusion = Confusion.of(sums.count_by(lambda profile: profile.labels if profile.counted else None))
+    return sums.confusion
 
 
 def measure(sums: ResultSums, metric: Metric, depth: int | None = None, label: str | None = None) -> Fraction:

@@ -113,7 +113,12 @@ class GateJudge(NamedTuple):
             values: Sequence[str | None] = [value for value in found if value] or [None]
             yield from (self._change(gate, value) for value in values)
             return
-        yield from (self._rate(gate, value, sums) for value, sums in (found or {None: ResultSums()}).items())
+        # of thousands of labels all have the same results
+        last, sample = None, None
+        for value, sums in (found or {None: ResultSums()}).items():
+            if sample is None or sums is not last:
+                last, sample = sums, _sample_of(sums)
+            yield self._rate(gate, value, sums, sample)
 
     def _must_pass(self, gate: Gate) -> GateResult:
         verdicts = {name: self.numbers.required.get(name, _ABSENT) for name in gate.must_pass}
@@ -130,24 +135,22 @@ class GateJudge(NamedTuple):
             counted=(passed, total),
         )
 
-    def _rate(self, gate: Gate, value: str | None, sums: ResultSums) -> GateResult:
+    def _rate(self, gate: Gate, value: str | None, sums: ResultSums, sample: _Sample) -> GateResult:
         metric, result = self.numbers.metrics[gate.metric], _undecided(gate, value)
         label = _label_of(gate, metric, value)
         fraction = self.numbers.measure(gate.metric, sums, gate.depth, label)
         if not fraction.bottom:
             return _unmeasured(result, metric, sums)
         result = replace(result, observed=fraction.value)
-        judges = sorted({each.judge for each in sums.profiles if each.counted and each.judge is not None})
+        judges, authored, n = sample
         if len(judges) > 1 and gate.metric != COMPLETENESS:
             return _failed(result, f"judged by {' and '.join(judges)}; rates of several judges are not mixed")
-        authored = sums.count(lambda profile: profile.authored) > 0
         # authored answers are no random sample, so that no interval applies
         is_sample = gate.metric not in _NO_SAMPLE and metric.of_labels != F1 and not authored
         is_within, decision = _decision(gate, fraction)
         is_near, ratio = self._ratio(gate, value, fraction)
         proven, proof = _proof(gate, fraction) if is_sample else (None, "")
         interval = wilson_interval(round(fraction.top), fraction.bottom) if is_sample else None
-        n = sums.count(lambda profile: profile.counted)
         clusters = len(sums.clusters) if self.numbers.facet else n
         parts = (
             decision,
@@ -229,6 +232,22 @@ class GateJudge(NamedTuple):
         if not group.unchanged:
             return replace(_failed(result, "no case is unchanged in both runs"), absent=True)
         return _mean_change(result, group, authored=comparison.authored) if is_min else _changed_cases(result, group)
+
+
+class _Sample(NamedTuple):
+    """Who judged a group of results, whether some of them are authored, and how many are in the rates."""
+
+    judges: list[str]
+    authored: bool
+    n: int
+
+
+def _sample_of(sums: ResultSums) -> _Sample:
+    return _Sample(
+        sorted({each.judge for each in sums.profiles if each.counted and each.judge is not None}),
+        sums.count(lambda profile: profile.authored) > 0,
+        sums.count(lambda profile: profile.counted),
+    )
 
 
 def _label_of(gate: Gate, metric: Metric, value: str | None) -> str | None:

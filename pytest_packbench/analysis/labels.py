@@ -18,7 +18,7 @@ from pytest_packbench.model.errors import pluralize, single_spaced
 from pytest_packbench.model.suite import Figure, Panel
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator, Mapping, Sequence
 
     from pytest_packbench.model.result import Labels
 
@@ -139,7 +139,10 @@ class Confusion:
                 note="" if share.total else f"no answer with this {noun}",
             )
 
-        f1 = {label: self.share(F1, label).value or 0.0 for label in self.expected}
+        expected = self.expected
+        f1 = {label: self.share(F1, label).value or 0.0 for label in expected}
+        shown = self._worst(expected)
+        hidden = _shown_of(len(shown), len(expected), noun)
         yield figure(RECALL, None)
         yield Figure(
             name="macro F1",
@@ -147,8 +150,9 @@ class Confusion:
             number=sum(f1.values()) / len(f1),
             group=f"{noun}s",
             headline=True,
+            note=f"{hidden} are below" if hidden else "",
         )
-        for label in sorted(self.expected, key=lambda each: (f1[each], each))[:_SHOWN]:
+        for label in sorted(shown, key=lambda each: (f1[each], each)):
             yield from (figure(kind, label) for kind in (PRECISION, RECALL, F1))
 
     def panels(self, noun: str) -> Iterator[Panel]:
@@ -159,11 +163,14 @@ class Confusion:
         """
         if not self.expected:
             return
-        short = self._short()
-        yield short.matrix(noun)
+        yield self.matrix(noun)
+        known = self.known
+        shown = sorted(self._worst(known))
+        intro = f"An empty cell is not known: no answer has this {noun}, or no case expects it."
+        hidden = _shown_of(len(shown), len(known), noun)
         yield Panel(
             title=f"Precision and recall by {noun}",
-            intro=f"An empty cell is not known: no answer has this {noun}, or no case expects it.",
+            intro=f"{intro} Here are {hidden}." if hidden else intro,
             head=(noun, "expected", "given", PRECISION, RECALL, F1),
             rows=tuple(
                 (
@@ -172,38 +179,57 @@ class Confusion:
                     self.share(PRECISION, label).total,
                     *(_rounded(self.share(kind, label)) for kind in (PRECISION, RECALL, F1)),
                 )
-                for label in short.known
-                if label != _OTHERS
+                for label in shown
             ),
         )
 
-    def _short(self) -> Confusion:
-        """Return the same with the most frequent ones of the labels that no case expects: an answer may be any text."""
-        kept: set[str | None] = {None, *self.expected}
-        others: Counter[str | None] = Counter()
-        pairs: Counter[tuple[str | None, str | None]] = Counter()
-        for (_, given), number in self.pairs.items():
-            others[given] += number if given not in kept else 0
-        kept |= {label for label, _ in others.most_common(_SHOWN)}
-        for (label, given), number in self.pairs.items():
-            pairs[label, given if given in kept else _OTHERS] += number
-        return Confusion(pairs)
+    def _worst(self, labels: Sequence[str]) -> list[str]:
+        """Return the labels with most errors, of cases that expect them and of answers that have them."""
+        right, expected, given = self._counts
+        return sorted(labels, key=lambda each: (2 * right[each] - expected[each] - given[each], each))[:_SHOWN]
 
     def matrix(self, noun: str) -> Panel:
-        """Return the confusion matrix: a row for each expected label that was confused, a column for each given one."""
-        wrong = {pair for pair in self.pairs if pair[0] != pair[1]}
-        shown = sorted({expected for expected, _ in wrong}, key=_last)
-        # a column that is 0 in each row says nothing
-        columns = sorted({given for expected, given in self.pairs if expected in shown}, key=_last)
-        right, due = self.share(RECALL)
+        """Return the confusion matrix: a row for each expected label that was confused, a column for each given one.
+
+        Of many labels, it has a row for those that were confused most often, and a column for those, and the wrong
+        ones, that were given most often in these rows.
+        """
+        wrong: Counter[str | None] = Counter()
+        for (due, given), number in self.pairs.items():
+            wrong[due] += number if given != due else 0
+        confused = +wrong
+        rows = _most(confused)
+        # a column that is 0 in each row has no meaning
+        found: Counter[str | None] = Counter()
+        for (due, given), number in self.pairs.items():
+            found[given] += number if due in rows else 0
+        kept = {None, *rows, *_most(+found)}
+        cells: Counter[tuple[str | None, str | None]] = Counter()
+        for (due, given), number in self.pairs.items():
+            if due in rows:
+                cells[due, given if given in kept else _OTHERS] += number
+        columns = sorted({given for _, given in cells}, key=_last)
+        right, total = self.share(RECALL)
+        only = f"; only {noun}s with another answer are shown" if confused else ""
+        hidden = _shown_of(len(rows), len(confused), noun)
         return Panel(
             title=f"Confusion by {noun}",
-            intro=f"{right} of {pluralize(due, 'answer')} due with a {noun} have the expected one"
-            + (f"; only {noun}s with another answer are shown." if wrong else "."),
-            head=("expected", *map(_cell, columns)) if wrong else (),
-            rows=tuple((_cell(row), *(self.pairs.get((row, column), 0) for column in columns)) for row in shown),
+            intro=f"{right} of {pluralize(total, 'answer')} due with a {noun} have the expected one{only}"
+            + (f": {hidden}." if hidden else "."),
+            head=("expected", *map(_cell, columns)) if confused else (),
+            rows=tuple((_cell(row), *(cells[row, column] for column in columns)) for row in sorted(rows, key=_last)),
             matrix=True,
         )
+
+
+def _most(counts: Counter[str | None]) -> set[str | None]:
+    """Return the labels with the highest counts."""
+    return set(sorted(counts, key=lambda each: (-counts[each], _last(each)))[:_SHOWN])
+
+
+def _shown_of(shown: int, total: int, noun: str) -> str:
+    """Return how many labels of how many are shown; empty where all are."""
+    return f"the {shown} of {total:,} {noun}s with most errors" if shown < total else ""
 
 
 NO_LABELS = Confusion()

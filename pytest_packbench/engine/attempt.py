@@ -237,6 +237,7 @@ class AttemptState:
         text: its text, until it is searched for secrets.
         not_json: why the result is no JSON; empty where it is.
         unread: why nobody can read the answer; None if it may be read.
+        counted: whether it is counted among the results that are unreadable for their form.
         truncated: whether an answer of the model under test was cut off.
         outcome: the result as the pack read it.
         score: the pack's score of the outcome.
@@ -277,6 +278,7 @@ class AttemptState:
     text: str = ""
     not_json: str = ""
     unread: UnreadAnswer | None = None
+    counted: bool = False
     truncated: bool = False
     outcome: Outcome | None = None
     score: Score | None = None

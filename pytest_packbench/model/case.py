@@ -5,9 +5,19 @@ A pack narrows `input`, `expected`, `notes` and `case_type` in a subclass of `Ca
 
 from __future__ import annotations
 
+from datetime import date
 from typing import Annotated, Any, Literal, NamedTuple, TypeAlias, TypeVar
 
-from pydantic import BaseModel, ConfigDict, Field, GetCoreSchemaHandler, Strict, StringConstraints, ValidationError
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    ConfigDict,
+    Field,
+    GetCoreSchemaHandler,
+    Strict,
+    StringConstraints,
+    ValidationError,
+)
 from pydantic_core import InitErrorDetails, PydanticCustomError, core_schema
 
 ItemT = TypeVar("ItemT")
@@ -131,6 +141,14 @@ class Review(StrictModel):
     ]
 
 
+def _existing(day: str) -> str:
+    try:
+        date.fromisoformat(day)
+    except ValueError:
+        raise ValueError("expected a day that exists, as YYYY-MM-DD") from None
+    return day
+
+
 class Notes(StrictModel):
     """Metadata of a case: its source, its tags, its quarantine, what reviewers marked.
 
@@ -147,7 +165,7 @@ class Notes(StrictModel):
     tags: ListOf[Text] = ()
     skip: Text | None = None
     xfail: Text | None = None
-    date: Annotated[str, StringConstraints(pattern=DATE)] | None = None
+    date: Annotated[str, StringConstraints(pattern=DATE), AfterValidator(_existing)] | None = None
     reviews: ListOf[Review] = ()
 
 

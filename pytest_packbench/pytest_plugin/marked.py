@@ -181,7 +181,7 @@ class MarkedRun(CaseRun):
             trial = error_trial(self.case_ref(), Failure(kind="checked_twice", message=message))
         else:
             trial = self.call_record_hooks(self._score(_attempt_of(result, self.phase_started_ns)))
-            self.contexts.count_unreadable(trial)
+            self.contexts.count_unreadable(trial.attempt)
         try:
             self.conclude([trial])
             self.decide()

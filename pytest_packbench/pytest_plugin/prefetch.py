@@ -161,6 +161,7 @@ class Prefetcher:
 
     def _journal_ended(self, job: Job, attempt: AttemptState) -> bool:
         """Store an attempt on the event loop: pytest's main thread may be busy for long."""
+        self._contexts.count_unreadable(attempt)
         if attempt.secrets:
             # only the whole result can be scored, and only the redacted one may be stored
             return False
@@ -179,7 +180,7 @@ class Prefetcher:
                 trial = not_run_trial(case_ref, done.kind, done.message, trial=key.trial)
             else:
                 trial = journaled_trial(self._contexts, case_ref, done.attempt, done.job.context)
-                self._contexts.count_unreadable(trial)
+                self._contexts.count_unreadable(trial.attempt)
         except KeyboardInterrupt:
             raise
         except BaseException as error:  # noqa: BLE001 - an error of a pack must not end the wait for another case

@@ -42,7 +42,7 @@ from pytest_packbench.engine.targets import make_importable
 from pytest_packbench.model.errors import SuiteError, describe_error, pluralize
 from pytest_packbench.model.redaction import Redactor, redact_options
 from pytest_packbench.model.request import TargetError
-from pytest_packbench.model.result import FIXTURE, UNREADABLE
+from pytest_packbench.model.result import FIXTURE
 from pytest_packbench.model.run import CAPS, MODES, RECORDED, STUB, Caps, RunOptions, SetupError, Shard
 from pytest_packbench.model.suite import CONFIG_NAME, CONTROLS, FIXTURES, Suite
 from pytest_packbench.packs import TARGET_FILES
@@ -65,8 +65,8 @@ from pytest_packbench.runs.folder import BASELINE_WORDS, NO_BASELINE, is_run_id
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 
+    from pytest_packbench.engine.attempt import AttemptState
     from pytest_packbench.engine.gateway import Serving
-    from pytest_packbench.engine.trial_results import Trial
     from pytest_packbench.model.case import LoadedCase
     from pytest_packbench.model.pack import Pack
     from pytest_packbench.pytest_plugin.prefetch import Prefetcher
@@ -690,12 +690,13 @@ class SessionSuites(SuiteContexts):
 
             self.clients.ledger.stop(UNWRITABLE, f"{problem}; answers would be lost")
 
-    def count_unreadable(self, trial: Trial) -> None:
-        """Count the result of an attempt in a run that asks models if it is unreadable for its form."""
-        unread = None if trial.attempt is None or trial.failure is not None else trial.attempt.unread
-        if self.settings.mode != FIXTURE and unread is not None and unread.by_form:
-            # as it is stored: what the target has returned may contain secrets
-            reason = next((term.detail for term in trial.result.score.terms if term.name == UNREADABLE), "another form")
+    def count_unreadable(self, attempt: AttemptState | None) -> None:
+        """Count the result of an attempt in a run that asks models, once, if it is unreadable for its form."""
+        unread = None if attempt is None or attempt.failure is not None or attempt.counted else attempt.unread
+        if self.settings.mode != FIXTURE and attempt is not None and unread is not None and unread.by_form:
+            attempt.counted = True
+            # what the target has returned may contain secrets
+            reason = self.redactor.text(unread.reason, attempt.secrets)
             self.clients.ledger.add_unreadable(reason, self.settings.max_unreadable)
 
     def unused_rules(self, suite: Suite, cases: Sequence[LoadedCase | None]) -> list[str]:

@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pytest_packbench.analysis.conclusion import conclude
+from pytest_packbench.analysis.counting import ResultSums
 from pytest_packbench.analysis.labels import F1, PRECISION, RECALL, Confusion
 from pytest_packbench.model.errors import CaseError
 from pytest_packbench.model.pack import record_facts
@@ -89,7 +90,7 @@ def test_figures_and_tables_show_what_is_not_known_as_such() -> None:
         "(others)",
         305,
     )
-    assert (len(table.rows), max(len(str(row[0])) for row in table.rows)) == (21, 80)
+    assert (len(table.rows), max(len(str(row[0])) for row in table.rows)) == (20, 80)
     many = Confusion({(f"l{number}", None): 1 for number in range(30)})
     assert len([*many.figures("label", sampled=False)]) == 2 + 3 * 20
 
@@ -100,7 +101,7 @@ def test_labels_that_are_called_like_an_artificial_row_have_their_own() -> None:
     matrix, table = pairs.panels("label")
     assert (
         dict(zip(matrix.head, matrix.rows[1], strict=True)).items()
-        >= {'"(others)"': 5, "(others)": 11, '"(none)"': 2, "(none)": 1}.items()
+        >= {'"(others)"': 5, "(others)": 12, '"(none)"': 2, "(none)": 1}.items()
     )
     assert {str(row[0]): row[2] for row in table.rows if "(" in str(row[0])} == {'"(others)"': 5, '"(none)"': 2}
 
@@ -116,6 +117,50 @@ def test_thousands_of_labels_are_counted_at_once() -> None:
     pairs = Pairs({(f"l{number}", f"l{number + 1}"): 1 for number in range(50)})
     [*Confusion(pairs).figures("label", sampled=True)]
     assert pairs.read == 1
+
+
+def test_of_thousands_of_labels_those_with_most_errors_are_shown_and_the_others_counted() -> None:
+    pairs: dict[tuple[str | None, str | None], int] = {
+        (f"l{number}", f"l{number + 1}"): 1 + number // 1000 for number in range(4000)
+    }
+    confusion = Confusion({**pairs, ("worst", "l0"): 9, ("good", "good"): 99})
+    matrix, table = confusion.panels("label")
+    for panel, total in ((matrix, 4001), (table, 4003)):
+        assert len(panel.rows) == 20
+        assert f"the 20 of {total:,} labels with most errors." in panel.intro
+        assert "worst" in {row[0] for row in panel.rows}
+    assert len(matrix.head) <= 1 + 2 * 20 + 2
+    figures = [*confusion.figures("label", sampled=False)]
+    assert len(figures) == 2 + 3 * 20
+    assert figures[1].note == "the 20 of 4,002 labels with most errors are below"
+    assert "recall of worst" in {figure.name for figure in figures}
+
+
+def test_a_gate_by_label_counts_the_results_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    work: Counter[str] = Counter()
+
+    def counted(owner: type, name: str) -> None:
+        real = getattr(owner, name)
+
+        def call(*arguments: Any) -> Any:
+            work[name] += 1
+            return real(*arguments)
+
+        monkeypatch.setattr(owner, name, staticmethod(call) if owner is Confusion else call)
+
+    counted(Confusion, "of")
+    counted(ResultSums, "count")
+    gates = {"metric": "label_recall", "max_ratio_to_baseline": 1.0, "by": "label"}
+    rules = GenericSuiteConfig.model_validate({"pack": "generic", "labels": "/intent", "gates": [gates]})
+    works = []
+    for number in (5, 60):
+        results = [labelled(f"c{each}", f"l{each}", f"l{each % 3}") for each in range(number)]
+        before = StoredRun(source="r", run=run(run_id="BEFORE"), results=tuple(results))
+        work.clear()
+        judged = conclude(run(), results, rules, (), BaselineLookup(stored=before, requested="r")).gates[1:]
+        assert len(judged) == number
+        works.append(dict(work))
+    assert works[0] == works[1]
 
 
 LABEL = st.none() | st.sampled_from("abc")

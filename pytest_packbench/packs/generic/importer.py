@@ -102,6 +102,8 @@ class _Table(Importer):
             OSError: it can't be read.
         """
         number = 0
+        for part in ("input", "expected"):
+            _columns(arguments, part)
         for row in self.rows(arguments):
             number += not isinstance(row, SourceDoubt)
             if isinstance(row, SourceRemark):
@@ -166,10 +168,11 @@ class Csv(_Table):
             OSError: it can't be read.
         """
         records = _records(arguments)
-        header = next(records, _Row(str(arguments.file), []))
+        empty = SourceFlaw(place=str(arguments.file), message="has no header; name the columns in its first line")
+        header = next(records, empty)
         if isinstance(header, _Row) and re.fullmatch(_DELIMITER_LINE, "".join(header.values)):
             yield SourceDoubt(place=header.place, message="names the delimiter, for spreadsheets only; it is no row")
-            header = next(records, header)
+            header = next(records, empty)
         if isinstance(header, SourceFlaw):
             raise ValueError(f"{header.place}: {header.message}")  # noqa: TRY004 - what is wrong with the first line
         names = [cell.strip() for cell in header.values]
@@ -215,9 +218,12 @@ class Jsonl(_Table):
             try:
                 members = parse_json(raw, limit)
             except ValueError as error:
-                raise ValueError(f"{path}: {error}; expected a JSON list, or one object per line") from None
-            yield from (_Row(f"{path}[{index}]", value) for index, value in enumerate(members))
-            return
+                # an odd first line, such as that of a log, must not hide the objects below it
+                if not any(map(_is_json, list(filter(bytes.strip, raw.split(b"\n")))[:2])):
+                    raise ValueError(f"{path}: {error}; expected a JSON list, or one object per line") from None
+            else:
+                yield from (_Row(f"{path}[{index}]", value) for index, value in enumerate(members))
+                return
         for number, line in enumerate(raw.split(b"\n"), start=1):
             place = f"{path}:{number}"
             try:
@@ -235,7 +241,9 @@ def _records(arguments: argparse.Namespace) -> Iterator[_Row | SourceFlaw]:
     raw = read_regular(path, LIMITS["import"])
     try:
         text = raw.decode(arguments.encoding).removeprefix(_BOM)
-    except (LookupError, UnicodeError) as error:
+    except LookupError:
+        raise ValueError(f'--encoding: got "{arguments.encoding}"; expected one such as utf-8 or cp1252') from None
+    except UnicodeError as error:
         line = raw[: getattr(error, "start", 0)].count(b"\n") + 1
         wrong = f"not encoded in {arguments.encoding.upper()}"
         advice = "save the file as UTF-8, or pass --encoding, such as cp1252"
@@ -267,6 +275,14 @@ def _doubts(row: _Row, names: Sequence[str], as_json: Sequence[str]) -> Iterator
             yield SourceDoubt(place=row.place, message=f"{format_value(name)} is {format_value(cell)}: {reason}")
 
 
+def _is_json(line: bytes) -> bool:
+    try:
+        parse_json(line)
+    except ValueError:
+        return False
+    return True
+
+
 def _words(text: str) -> list[str]:
     """Divide the value of an option at its commas."""
     return [word.strip() for word in text.split(",") if word.strip()]
@@ -276,10 +292,22 @@ def _columns(arguments: argparse.Namespace, part: str) -> dict[str, str]:
     """Return the columns of a case's `input` or `expected` by their keys: of `COLUMN`, `COLUMN,COLUMN`, `KEY=COLUMN`.
 
     A single one without a key is the whole value; of several, the key is the name, or the last part of a JSON pointer.
+
+    Raises:
+        ValueError: an entry has another form, or two have one key.
     """
-    words = [word.rpartition("=") for word in getattr(arguments, part) or [part]]
-    pairs = [(key.strip(), name.strip()) for key, _, name in words]
-    return dict(pairs) if len(pairs) == 1 else {key or name.rpartition("/")[2] or name: name for key, name in pairs}
+    words = getattr(arguments, part) or [part]
+    columns: dict[str, str] = {}
+    for word in words:
+        key, equals, name = map(str.strip, word.rpartition("="))
+        if not name or (equals and not key):
+            raise ValueError(f"--{part}: got {format_value(word)}; expected a column, or NAME=COLUMN")
+        key = key or ("" if len(words) == 1 else name.rpartition("/")[2] or name)
+        if key in columns:
+            both = f"{format_value(columns[key])} and {format_value(name)}"
+            raise ValueError(f"--{part}: {both} have the key {format_value(key)}; name one otherwise: NAME=COLUMN")
+        columns[key] = name
+    return columns
 
 
 def _draft(row: _Row, number: int, arguments: argparse.Namespace) -> CaseDraft:

@@ -107,10 +107,9 @@ def test_a_result_that_is_no_json_counts(project: Project, model: Model, target:
     project.prepare(*["points 1"] * 6)
     project.write("own.py", OWN)
     model.run(project, ONE, "--packbench-max-unreadable=2", target=target)
-    kinds = [line["kind"] for line in project.errors().values()]
-    assert len(project.records()) + len(kinds) == 6
-    assert kinds == ["max_unreadable"] * len(kinds)
-    assert len(kinds) >= 3
+    # it is counted before the next attempt starts
+    assert len(project.records()) == 2
+    assert [line["kind"] for line in project.errors().values()] == ["max_unreadable"] * 4
 
 
 def test_a_test_of_ones_own_ends_so_too(project: Project) -> None:
