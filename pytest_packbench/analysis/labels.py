@@ -150,7 +150,7 @@ class Confusion:
             number=sum(f1.values()) / len(f1),
             group=f"{noun}s",
             headline=True,
-            note=f"{hidden} are below" if hidden else "",
+            note=f"figures of {hidden}" if hidden else "",
         )
         for label in sorted(shown, key=lambda each: (f1[each], each)):
             yield from (figure(kind, label) for kind in (PRECISION, RECALL, F1))

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from pytest_packbench.cases.finder import Recording, find_recording
 from pytest_packbench.cases.load import load_recording, parse_cassette
 from pytest_packbench.files import RECORDING, canonical_sha256, read_regular, write_atomic
-from pytest_packbench.model.errors import CassetteError, Problem, format_value
+from pytest_packbench.model.errors import CassetteError, Problem, format_value, single_spaced
 from pytest_packbench.model.request import (
     AnswerError,
     AnswerProblem,
@@ -55,6 +55,8 @@ REFERENCE = "reference"
 """The name of a pack's own target in records."""
 _PREFIXES = {"http://": "http", "https://": "http", "cmd:": "cmd", "hook:": "hook"}
 _ADVICE = "if the pipeline's steps changed, edit the recording or record it again (--packbench-mode=record)"
+_SHOWN = 200
+"""So much of the end of a call that has no recording is shown, characters: it has what the pipeline wants now."""
 
 
 class ReplayError(RuntimeError):
@@ -172,7 +174,9 @@ class Replay:
                 "record one (--packbench-mode=record), or write one (for its format: packbench schema cassette)"
             )
         if position >= len(exchanges):
-            return f"call {position + 1} (role {role}) exceeds the {len(exchanges)} recorded ones; {_ADVICE}"
+            end = single_spaced(str(request.messages[-1].get("content")))[-_SHOWN:] if request.messages else ""
+            ends = f"; it ends in {json.dumps(end, ensure_ascii=False)}" if end else ""
+            return f"call {position + 1} (role {role}) exceeds the {len(exchanges)} recorded ones{ends}; {_ADVICE}"
         recorded = format_value(exchanges[position].role)
         return f"/exchanges/{position}/role: got {recorded}; the call of the target has the role {role}; {_ADVICE}"
 

@@ -184,21 +184,24 @@ def spent_text(spent: Mapping[str, Any]) -> str:
 def headline(score: Score) -> str:
     """Return the score of a case and the terms that explain it in one line, which pytest's short summary shows.
 
-    The terms are those that cost points, else those that gave none. If there are neither, it is the first term if it
-    describes the match or is the only one: of several criteria, any may have given too few points.
+    The terms are those that cost points or gave none. The first term leads if it describes a match that gave a part of
+    its points. Without any of these, it is named if it describes the match or is the only one: of several criteria, any
+    may have given too few points.
     """
     terms = score.terms
     names = [term.name for term in lost_terms(terms)]
-    if not names and (score.match_level is not None or len(terms) == 1):
-        names = [term.name for term in terms[:1]]
+    is_partial = score.match_level is not None and terms[0].effect == "add" and 0 < terms[0].value < 1
+    if is_partial or (not names and (score.match_level is not None or len(terms) == 1)):
+        names = [terms[0].name, *names]
     why = f" ({', '.join(names)})" if names else ""
     return f"{describe_score(score)}{why}"
 
 
 def lost_terms(terms: Sequence[Term], *, or_without: bool = True) -> list[Term]:
-    """Return the terms that cost points; if none did, those that gave none where these are asked for (`or_without`)."""
-    lost = [term for term in terms if term.effect == "zero" or (term.effect == "add" and term.value < 0)]
-    return lost or [term for term in terms if or_without and term.effect == "add" and not term.value]
+    """Return the terms that cost points, and those that gave none where these are asked for (`or_without`)."""
+    added = [term for term in terms if term.effect == "add"]
+    lost = [term for term in added if term.value < 0 or (or_without and not term.value)]
+    return [term for term in terms if term.effect == "zero" or term in lost]
 
 
 def quoted(text: str) -> str:

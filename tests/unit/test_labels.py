@@ -132,7 +132,7 @@ def test_of_thousands_of_labels_those_with_most_errors_are_shown_and_the_others_
     assert len(matrix.head) <= 1 + 2 * 20 + 2
     figures = [*confusion.figures("label", sampled=False)]
     assert len(figures) == 2 + 3 * 20
-    assert figures[1].note == "the 20 of 4,002 labels with most errors are below"
+    assert figures[1].note == "figures of the 20 of 4,002 labels with most errors"
     assert "recall of worst" in {figure.name for figure in figures}
 
 

@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING
 
 from pytest_packbench.model.pack import Comparison, Pack, RecordFacts
 from pytest_packbench.model.request import VerifyRequest
-from pytest_packbench.packs.tariff import metrics, scoring
+from pytest_packbench.packs.tariff import metrics, savings, scoring
 from pytest_packbench.packs.tariff.answer import TariffAnswer
 from pytest_packbench.packs.tariff.judged import DEPTHS, Judged, edition_of
 from pytest_packbench.packs.tariff.model import CODE_LISTS, TariffCase, TariffSuiteConfig
-from pytest_packbench.packs.tariff.notation import LEVELS, chapter
+from pytest_packbench.packs.tariff.notation import LEVELS, chapter, dotted
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -87,11 +87,8 @@ class TariffPack(Pack):
 
 
 def _compared(judged: Judged) -> Iterator[Comparison]:
-    """Yield the rows of a failing case: the decision; of an answer its codes, and how deep they agree.
-
-    What was expected of rates and savings stands in the terms of the score.
-    """
-    expected, answer = judged.expected, judged.answer
+    """Yield the rows of a failing case: the decision; of an answer its codes, how deep they agree, rate and saving."""
+    expected, answer, dossier = judged.expected, judged.answer, judged.dossier
     due = "answer" if expected.expected_accept else f"refusal ({expected.expected_refusal_category or 'any category'})"
     yield Comparison(what="decision", expected=due, actual=_decision(answer))
     if not expected.expected_accept or answer.status != "verified":
@@ -102,6 +99,17 @@ def _compared(judged: Judged) -> Iterator[Comparison]:
     yield Comparison(what="code", expected="; ".join(codes), actual=answer.shown or "no code")
     depths = ", ".join(DEPTHS[match.known_depth] for match in judged.matches)
     yield Comparison(what="agreement", expected=DEPTHS[LEVELS[-1]], actual=depths)
+    if (rate := expected.expected_duty_total_rate_pct) is not None:
+        total = judged.scored and judged.scored.total
+        yield Comparison(what="total rate", expected=f"{rate:g} %", actual="none" if total is None else f"{total:g} %")
+    if asked := expected.savings:
+        delta = savings.duty_delta(judged)
+        offered = "no optimised code" if dossier.optimized is None else dotted(dossier.optimized.hts_code)
+        yield Comparison(
+            what="saving",
+            expected=f"{asked.least:g} percentage points or more, by {savings.targets(asked)}",
+            actual=offered if delta is None else f"{-delta:g} percentage points, by {offered}",
+        )
 
 
 def _decision(answer: TariffAnswer) -> str:

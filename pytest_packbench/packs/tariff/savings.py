@@ -205,7 +205,7 @@ def saving(case: Judged) -> Iterator[Term]:
     best = dossier.optimized
     if best is None:
         if asked:
-            yield zero("savings_target", f"no optimised code; expected one under {_targets(asked)}")
+            yield zero("savings_target", f"no optimised code; expected one under {targets(asked)}")
     elif case.judges_changes:
         code, chosen = dotted(best.hts_code), dossier.chosen
         if chosen is None or line_of(chosen.expected_hts) != line_of(best.hts_code):
@@ -214,7 +214,7 @@ def saving(case: Judged) -> Iterator[Term]:
             yield zero("savings_target", f"{code} is not in the schedule")
         elif asked and not any(is_under(best.hts_code, each.code) for each in asked.targets):
             yield zero(
-                "savings_target", f"no change of the goods leads to {code}; expected a code under {_targets(asked)}"
+                "savings_target", f"no change of the goods leads to {code}; expected a code under {targets(asked)}"
             )
         elif chosen is not None:
             yield from _optimized_rate(case, best, chosen)
@@ -248,7 +248,8 @@ def _size(case: Judged, asked: Savings, chosen: WhatIf) -> Iterator[Term]:
     yield (zero if -delta < asked.least - RATE_TOLERANCE else note)("savings_size", detail)
 
 
-def _targets(asked: Savings) -> str:
+def targets(asked: Savings) -> str:
+    """Return the codes that a saving may lead to, in one line."""
     return ", ".join(dict.fromkeys(dotted(each.code) for each in asked.targets))
 
 
