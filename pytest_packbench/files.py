@@ -26,7 +26,7 @@ import stat
 from collections import Counter
 from contextlib import contextmanager
 from dataclasses import asdict, is_dataclass
-from functools import lru_cache, partial
+from functools import cache, lru_cache, partial
 from math import isfinite
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, Final, NamedTuple, TypeAlias
@@ -149,18 +149,23 @@ def compact_json(value: Any) -> bytes:
         ValueError: a number is not finite, or the value contains itself.
         RecursionError: the value is nested too deeply.
     """
-    # the build packs suites without this package
-    from pydantic_core import to_json
-
     try:
         # several times as fast as `json`, but it rejects surrogates and deep nesting
-        text = to_json(value, inf_nan_mode="constants")
+        text: bytes = _to_json()(value, inf_nan_mode="constants")
     except ValueError:
         return encode_utf8(_FINITE_ENCODER.encode(value))
     if b"NaN" in text or b"Infinity" in text:
         # the words may also be part of a string
         _FINITE_ENCODER.encode(value)
     return text
+
+
+@cache
+def _to_json() -> Any:
+    # the build packs suites without this package
+    from pydantic_core import to_json
+
+    return to_json
 
 
 def finite_line(value: Any) -> bytes:

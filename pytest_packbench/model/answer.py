@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeVar
 
-from pydantic import PrivateAttr, ValidationError
+from pydantic import ValidationError
 
 from pytest_packbench.files import escape_unprintable
 from pytest_packbench.model.case import StrictModel
@@ -27,12 +28,10 @@ class Answer(StrictModel):
     default does not fit. The rules of the suite are the context of the validation (`info.context`).
     """
 
-    _unread_keys: tuple[str, ...] = PrivateAttr(())
-
-    @property
+    @cached_property
     def unread_keys(self) -> tuple[str, ...]:
         """The keys that a suite with `unknown_keys: ignore` leaves unread, as JSON pointers."""
-        return self._unread_keys
+        return ()
 
     @property
     def refused(self) -> bool:
@@ -101,7 +100,7 @@ def without_unknown_keys(model: type[_AnswerT], result: Any, rules: Any) -> _Ans
             # a validator may have stopped at the first ones, so that others become known only without them
             left, result = (*left, *pointers_of(paths)), rest
         else:
-            answer._unread_keys = left  # noqa: SLF001 - its own
+            vars(answer)["unread_keys"] = left
             return answer
 
 

@@ -79,6 +79,8 @@ def spellings(value: Any) -> Iterator[Any]:
 
 UNREADABLE = "(its message cannot be read)"
 _MAX_LENGTH = 60
+# `json.dumps` would create one at each call
+_SHOWN = json.JSONEncoder(ensure_ascii=False, default=repr)
 _LONGEST_COMPARED = 100
 _EXPECTED = {
     "string_type": "a string",
@@ -234,7 +236,7 @@ def surrogate_at(value: object) -> str | None:
 def format_value(value: object) -> str:
     """Return a value as JSON, at most 60 characters; values that are not JSON appear as their `repr`."""
     try:
-        text = json.dumps(value, ensure_ascii=False, default=repr)
+        text = _SHOWN.encode(value)
     except (TypeError, ValueError, RecursionError):
         # a key that is no text, a value that contains itself
         return printable_repr(value)

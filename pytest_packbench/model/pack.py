@@ -540,6 +540,8 @@ def _facts(pack: Pack, case: Any, document: Any, terms: Any) -> RecordFacts:
     facts: object = pack.facts(case, document, terms)
     if not isinstance(facts, RecordFacts):
         raise TypeError(f"facts() returned {printable_repr(facts)}, expected RecordFacts")
+    if facts.labels is None:
+        return facts
     try:
         return replace(facts, labels=adapter(Labels | None).validate_python(facts.labels))
     except ValidationError:

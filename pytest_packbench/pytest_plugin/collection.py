@@ -99,18 +99,6 @@ class CaseItem(pytest.Item):
         """The hooks of the folder, with the same conftest.py files: pytest would look them up for each path again."""
         return self.parent.parent.ihook
 
-    @cached_property
-    def location(self) -> tuple[str, int | None, str]:
-        """File, line and id for reports; pytest's own computation takes longer than reading the case."""
-        path, line, name = self.reportinfo()
-        text, file = str(path), self.packbench_run.file
-        # the same object saves memory
-        relative = file if os.sep == "/" else file.replace("/", os.sep)
-        if text.isprintable() and not text.endswith(os.sep + relative):
-            # outside rootdir pytest finds the relative path
-            return super().location
-        return (relative, line, name)
-
     def setup(self) -> None:
         """Run and score the case; pytest reports a problem here as an error."""
         self.packbench_run.execute()
@@ -209,6 +197,11 @@ class CaseFile(_Cases, pytest.File):
             file=self.nodeid,
             **fields,
         )
+        text, relative = str(self.path), self.nodeid if os.sep == "/" else self.nodeid.replace("/", os.sep)
+        # outside rootdir pytest finds the relative path
+        if not text.isprintable() or text.endswith(os.sep + relative):
+            # pytest's own computation takes longer than reading the case; the same object saves memory
+            item.location = (relative, max(run.line - 1, 0), name)
         for mark in marks:
             item.add_marker(mark)
         return run

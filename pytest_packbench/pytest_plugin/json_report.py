@@ -10,7 +10,7 @@ import pytest
 from pytest_packbench.plugin import ungrouped
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Container, Mapping
+    from collections.abc import Callable, Container, Generator, Mapping
 
 _PLUGIN = "pytest_jsonreport"
 EXTRA = "_json_report_extra"
@@ -53,6 +53,35 @@ def _remove_options(group: Any) -> None:
     group.options.clear()
 
 
+class _Short:
+    """Comes before the plugin's class: the hooks of a test in the document of a run, which has no logs."""
+
+    # they only capture the log
+    pytest_runtest_setup = pytest_runtest_call = pytest_runtest_teardown = None
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_runtest_protocol(self, item: pytest.Item) -> Generator[None, object, object]:
+        """Let each phase have its own part, which those hooks would add."""
+        setattr(item, EXTRA, {"setup": {}, "call": {}, "teardown": {}})
+        try:
+            return (yield)
+        finally:
+            delattr(item, EXTRA)
+
+    @pytest.hookimpl(trylast=True)
+    def pytest_json_runtest_stage(self, report: pytest.TestReport) -> Any:
+        """Return the part of a phase; of one without any text, the plugin would have pytest format none."""
+        # that of a worker of xdist names the worker
+        has_text = report.longrepr is not None or hasattr(report, "node")
+        if not has_text and not getattr(report, EXTRA).get(report.when):
+            stage = {"duration": report.duration, "outcome": report.outcome}
+        else:
+            stage = super().pytest_json_runtest_stage(report)  # type: ignore[misc]  # the plugin's class comes next
+        # pytest keeps all reports
+        delattr(report, EXTRA)
+        return stage
+
+
 def enable(config: pytest.Config, *, late: bool) -> None:
     """Let the plugin build its document without writing it, unless the user requested one.
 
@@ -79,7 +108,8 @@ def enable(config: pytest.Config, *, late: bool) -> None:
     config.option.json_report_omit = list(_OMITTED)
     config.option.json_report_file = config.option.json_report_indent = None
     config.option.json_report_summary = False
-    plugin = (JSONReportWorker if hasattr(config, "workerinput") else JSONReport)(config)
+    kind = JSONReportWorker if hasattr(config, "workerinput") else JSONReport
+    plugin = type(kind.__name__, (_Short, kind), {})(config)
     # as it does itself
     config._json_report = plugin  # type: ignore[attr-defined]  # noqa: SLF001 - other plugins look for it there
     config.pluginmanager.register(plugin, "packbench-json-report")

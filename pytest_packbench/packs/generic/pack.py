@@ -27,6 +27,10 @@ if TYPE_CHECKING:
     from pytest_packbench.model.pack import Decision
 
 
+# `json.dumps` would create one at each call
+_ENCODER = json.JSONEncoder(allow_nan=False)
+
+
 class GenericAnswer(Answer):
     """Any JSON but null, read by the rules of the suite, which are the context of the validation.
 
@@ -49,7 +53,7 @@ class GenericAnswer(Answer):
             raise misfit("got null", "JSON; does the target return its result?")
         try:
             # criteria see what a stored result will contain when it is scored again
-            plain = json.loads(json.dumps(result, allow_nan=False))
+            plain = json.loads(_ENCODER.encode(result))
         except (TypeError, ValueError, RecursionError) as error:
             raise misfit(f"is not JSON: {error}", "JSON") from None
         rules: GenericSuiteConfig | None = info.context
