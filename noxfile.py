@@ -49,6 +49,7 @@ FEW = (
 COLLECTION = (
     "tests/integration/options/test_output.py",
     "tests/integration/options/test_suite.py",
+    "tests/integration/test_imports.py::test_an_installed_package_is_imported_from_what_its_installer_compiled",
     "tests/integration/test_names.py",
 )
 # and between Pythons: event loops and threads, audit events, JSON's words, patterns; and what all of these do together

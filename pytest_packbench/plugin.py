@@ -301,8 +301,10 @@ def pytest_addoption(parser: pytest.Parser, pluginmanager: pytest.PytestPluginMa
 
 def pytest_addhooks(pluginmanager: pytest.PytestPluginManager) -> None:
     """Add the hooks for users."""
-    from pytest_packbench import hookspecs
+    from pytest_packbench import hookspecs, import_compiled
 
+    # for a further session of the process, whose pytest has marked the package again
+    import_compiled()
     pluginmanager.add_hookspecs(hookspecs)
 
 

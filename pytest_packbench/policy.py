@@ -17,7 +17,6 @@ import re
 import shlex
 import subprocess
 import sys
-import tomllib
 from bisect import bisect_left
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path, PurePosixPath
@@ -732,6 +731,8 @@ def _table(path: Path, table: str) -> dict[str, Any] | None:
     """Return the values of pytest in a configuration file; None where pytest takes another one."""
     if not path.is_file():
         return None
+    import tomllib
+
     from iniconfig import IniConfig, ParseError
 
     text = read_regular(path, LIMITS["configuration"]).decode("utf-8-sig")

@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-import tabulate
 import yaml
 
 import pytest_packbench.analysis.changes
@@ -51,7 +50,7 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 SUITE = Path(__file__).parents[1] / "storage" / "benchmarks" / "tariff"
 # pytester forgets what a run imported: what is imported here is imported once
-_WARM = (pytest_packbench, concurrent.futures, tabulate, yaml)
+_WARM = (pytest_packbench, concurrent.futures, yaml)
 
 
 @dataclass

@@ -40,7 +40,8 @@ _NO_OBJECT = "expected an object"
 _STDIN, _STDOUT = 0, 1
 _STDERR_LINES = 40
 _STDERR_LINE_BYTES = 16 * 1024
-_END_S = 2.0
+_END_S = 1.5
+"""How long each of the three steps of a process's end may take, seconds: all fit in one step of closing a run."""
 _OWN_END_S = 1.0
 """How long a process that wrote no reply may take to end by itself, seconds."""
 

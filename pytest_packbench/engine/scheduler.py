@@ -501,7 +501,7 @@ class Runner:
     def stop(self) -> None:
         """Start nothing more and cancel what is in flight; called from any thread."""
         if self._thread is not None:
-            self._run_on_loop(self._loop_cancel_all)
+            self._run_on_loop(self._loop_cancel_flights)
 
     def progress(self) -> RunProgress:
         """Return the progress of the run."""
@@ -525,7 +525,8 @@ class Runner:
             self._loop.close()
             return
         is_alive = self._run_on_loop(_do_nothing)
-        for closer in (self._loop_cancel_all, *closers) if is_alive else ():
+        # a closer waits for the processes that are starting: tasks of the loop, which would leave pipes behind
+        for closer in (self._loop_cancel_flights, *closers, self._loop_cancel_rest) if is_alive else ():
             self._run_on_loop(closer)
         self._ended = True
         with suppress(RuntimeError):
@@ -684,14 +685,15 @@ class Runner:
                 self._loop_start(flight)
             self._waiting.popleft()
 
-    async def _loop_cancel_all(self) -> None:
+    async def _loop_cancel_flights(self) -> None:
         """Start nothing more, and cancel what is in flight."""
         self._stopped = True
         self._waiting.clear()
-        wait_s = self.waits.cancel_s
-        await _cancel_tasks({flight.task for flight in self._in_flight}, wait_s)
-        # tasks that targets started and left behind
-        await _cancel_tasks(asyncio.all_tasks() - {asyncio.current_task()}, wait_s)
+        await _cancel_tasks({flight.task for flight in self._in_flight}, self.waits.cancel_s)
+
+    async def _loop_cancel_rest(self) -> None:
+        """Cancel tasks that targets started and left behind."""
+        await _cancel_tasks(asyncio.all_tasks() - {asyncio.current_task()}, self.waits.cancel_s)
         await self._loop.shutdown_asyncgens()
 
     def _loop_start(self, flight: Flight) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass, replace
-from itertools import chain, islice
+from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -251,82 +251,103 @@ def _base_url(context: SuiteContext) -> str:
     return settings.base_url if live.primary is not None or has_judge else ""
 
 
-# with -vv, all are explained
-_MAX_EXPLAINED = 20
+# with -vv, all are shown
+_MAX_SHOWN = 20
 VERBOSE = 2
 """How verbose pytest is with `-vv`."""
+# what pytest's short summary lists: the character of its option -r, and how a case is counted
+_LISTED = {"failed": ("f", "more failing case"), "error": ("E", "more error")}
 
 
 class ErrorGroups:
-    """Shows equal errors once, and explains the first failing cases, in the process that the user started."""
+    """Shows equal errors once, and the first failing cases and errors, in the process that the user started."""
 
     def __init__(self) -> None:
         self._all: dict[str, list[Any]] = {}
-        self._unexplained: list[pytest.TestReport] = []
         self._repeated: list[pytest.TestReport] = []
+        self._unexplained: list[pytest.TestReport] = []
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> Generator[None, object, object]:
-        """Leave out repeated errors and further failures in pytest's sections, but not in its short summary."""
+        """Leave out repeated errors and further cases in pytest's sections; count what its short summary leaves out."""
         stats = terminalreporter.stats
-        self._all = {name: stats[name] for name in ("failed", "error") if name in stats}
+        self._all = {name: stats[name] for name in _LISTED if name in stats}
         style = terminalreporter.config.option.tbstyle
-        if style not in {"no", "line"}:
-            self._unexplained = _unexplained(terminalreporter, filter(_is_failing_case, self._all.get("failed", ())))
-        self._repeated = list(_repeated(self._all.get("error", ())))
+        cases = {name: _cases(reports) for name, reports in self._all.items()}
+        if style != "no":
+            self._repeated = list(_repeated(cases.get("error", ())))
         if style == "line":
             # pytest writes the location and the message in a line
-            for report in chain(*self._all.values()):
-                if isinstance(report.longrepr, Explanation):
-                    report.longrepr = replace(report.longrepr, text="")
-        hidden = set(map(id, (*self._unexplained, *self._repeated)))
-        for name, reports in self._all.items():
-            stats[name] = [report for report in reports if id(report) not in hidden]
-        return (yield)
+            for report in chain(*cases.values()):
+                report.longrepr = replace(report.longrepr, text="")
+        elif style != "no":
+            once = {name: _without(reports, self._repeated) for name, reports in cases.items()}
+            self._unexplained = [report for reports in once.values() for report in _others(terminalreporter, reports)]
+        self._leave_out(terminalreporter, [*self._repeated, *self._unexplained])
+        result = yield
+        listed = [name for name, (character, _) in _LISTED.items() if character in terminalreporter.reportchars]
+        unlisted = {name: len(self._all[name]) - len(stats[name]) for name in listed if name in self._all}
+        counts = [pluralize(count, _LISTED[name][1]) for name, count in unlisted.items() if count]
+        if counts:
+            terminalreporter.line(f"{' and '.join(counts)}; -vv explains all, -vv --tb=no lists them")
+        stats |= self._all
+        return result
 
     def show_all(self, terminalreporter: pytest.TerminalReporter) -> None:
-        """Show all errors and failures again: pytest counts them, and lists them in its short summary.
+        """Show all errors and failures again: other plugins read them. Count those that are not explained.
 
-        It does not list the cases that fail only a gate. They are explained here.
+        pytest does not list the cases that fail only a gate. They are explained here.
         """
         terminalreporter.stats |= self._all
         if self._repeated:
             terminalreporter.write_sep("_", f"{pluralize(len(self._repeated), 'more case')} with errors as above")
-        if self._unexplained:
-            is_listed = "f" in terminalreporter.reportchars
-            _name_others(terminalreporter, self._unexplained, is_listed=is_listed)
+        _count_others(terminalreporter, len(self._unexplained))
         self._explain_gated(terminalreporter)
+
+    def shorten_list(self, terminalreporter: pytest.TerminalReporter) -> None:
+        """Leave further cases out of pytest's short summary, which it writes after all plugins."""
+        others = (_others(terminalreporter, _cases(reports)) for reports in self._all.values())
+        self._leave_out(terminalreporter, [*chain(*others)])
+
+    def _leave_out(self, reporter: pytest.TerminalReporter, hidden: Sequence[pytest.TestReport]) -> None:
+        reporter.stats |= {name: _without(reports, hidden) for name, reports in self._all.items()}
 
     def _explain_gated(self, reporter: pytest.TerminalReporter) -> None:
         """Explain the failing cases where only gates decide, whose reports pytest does not show."""
         gated = [report for report in reporter.stats.get("xfailed", ()) if _is_failing_case(report)]
         if not gated or reporter.config.option.tbstyle in {"no", "line"}:
             return
-        others = _unexplained(reporter, gated)
+        others = _others(reporter, gated)
         reporter.section("FAILING CASES, judged by the gates", yellow=True)
-        for report in gated[: len(gated) - len(others)]:
-            reporter.write_sep("_", _name(report), yellow=True)
+        for report in _without(gated, others):
+            reporter.write_sep("_", printable(report.location[2]), yellow=True)
             for line in str(report.longrepr).splitlines():
                 reporter.line(line)
-        if others:
-            _name_others(reporter, others, is_listed=False)
+        _count_others(reporter, len(others))
 
 
-def _repeated(reports: Iterable[pytest.TestReport | pytest.CollectReport]) -> Iterator[pytest.TestReport]:
+def _cases(reports: Iterable[Any]) -> list[Any]:
+    """Return the reports of cases: not those of other tests, of errors that no case has, and of collection."""
+    return [each for each in reports if isinstance(each.longrepr, Explanation)]
+
+
+def _without(reports: Iterable[Any], hidden: Iterable[pytest.TestReport]) -> list[Any]:
+    ids = set(map(id, hidden))
+    return [report for report in reports if id(report) not in ids]
+
+
+def _repeated(reports: Iterable[pytest.TestReport]) -> Iterator[pytest.TestReport]:
     """Yield the reports of cases whose error is that of an earlier one."""
     from pytest_packbench.analysis.counting import error_key
 
     seen: set[str] = set()
     for report in reports:
-        explanation: object = report.longrepr
-        # others are of errors that no case has, and of collection
-        if isinstance(report, pytest.TestReport) and isinstance(explanation, Explanation):
-            lines = [line for line in explanation.text.splitlines() if not line.startswith((RERUN, INPUT))]
-            path, _, name = report.location
-            key = error_key("\n".join(lines), name, path)
-            if key in seen:
-                yield report
-            seen.add(key)
+        lines = [line for line in str(report.longrepr).splitlines() if not line.startswith((RERUN, INPUT))]
+        path, _, name = report.location
+        key = error_key("\n".join(lines), name, path)
+        if key in seen:
+            yield report
+        seen.add(key)
 
 
 def _is_failing_case(report: pytest.TestReport) -> bool:
@@ -334,19 +355,11 @@ def _is_failing_case(report: pytest.TestReport) -> bool:
     return report.when == "call" and dict(report.user_properties).get("verdict") == "failed"
 
 
-def _unexplained(reporter: pytest.TerminalReporter, failing: Iterable[pytest.TestReport]) -> list[pytest.TestReport]:
-    """Return the failing cases that are only named."""
-    verbose = reporter.config.get_verbosity() >= VERBOSE
-    return [] if verbose else list(islice(failing, _MAX_EXPLAINED, None))
+def _others(reporter: pytest.TerminalReporter, reports: Sequence[pytest.TestReport]) -> Sequence[pytest.TestReport]:
+    """Return the reports that are only counted."""
+    return () if reporter.config.get_verbosity() >= VERBOSE else reports[_MAX_SHOWN:]
 
 
-def _name_others(reporter: pytest.TerminalReporter, others: list[pytest.TestReport], *, is_listed: bool) -> None:
-    """Name further failing cases; with `is_listed`, say where pytest does so."""
-    where = "in the short test summary below" if is_listed else "in a line each"
-    reporter.write_sep("_", f"{pluralize(len(others), 'more failing case')} {where}; -vv explains all")
-    for report in () if is_listed else others:
-        reporter.line(f"{_name(report)}: {str(report.longrepr).partition(chr(10))[0]}")
-
-
-def _name(report: pytest.TestReport) -> str:
-    return printable(report.location[2])
+def _count_others(reporter: pytest.TerminalReporter, count: int) -> None:
+    if count:
+        reporter.write_sep("_", f"{pluralize(count, 'more case')}; -vv explains all")

@@ -99,12 +99,15 @@ class Terminal:
             lines.append(f"packbench: suite {suite.name}: {what}")
         return lines
 
-    @pytest.hookimpl(tryfirst=True)
-    def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
-        """Write each suite's table, its gates and the folder of its reports."""
+    @pytest.hookimpl(wrapper=True, trylast=True)
+    def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> Generator[None, object, object]:
+        """Write each suite's table, its gates and the folder of its reports, before other plugins write."""
         self._errors.show_all(terminalreporter)
         for run in self._recorder.runs.values():
             self._show(terminalreporter, run)
+        result = yield
+        self._errors.shorten_list(terminalreporter)
+        return result
 
     def _show(self, reporter: pytest.TerminalReporter, run: SuiteRun) -> None:
         from pytest_packbench.analysis.counting import MAX_ROWS

@@ -77,7 +77,8 @@ def test_different_errors_stay_apart(project: Project) -> None:
     result = project.run_toy()
     text = result.stdout.str()
     assert "with errors as above" not in text
-    assert text.count("ERROR at setup of") == 25
+    assert text.count("ERROR at setup of") == 20
+    assert re.search(r"^_+ 5 more cases; -vv explains all _+$", text, re.MULTILINE)
     assert "\n  one_19  target_error  the target raised OSError: disk 19\n5 more cases without a score; " in text
     assert len(json_lines(project.left() / "errors.jsonl")) == 25
 
@@ -85,19 +86,19 @@ def test_different_errors_stay_apart(project: Project) -> None:
 EXPLAINED = re.compile(r"^_+ bad_(\d\d) _+\n(?:\[gw.+\n)?score .+\ninput: .+\n\n +expected +actual\n", re.MULTILINE)
 
 
-def test_the_first_failing_cases_are_explained_and_the_others_named(both: Project) -> None:
+MORE = re.compile(r"^_+ 3 more cases; -vv explains all _+$", re.MULTILINE)
+LISTED = re.compile(r"^(FAILED|ERROR) \S+::(?:bad|error)_\d\d - ", re.MULTILINE)
+
+
+def test_the_first_failing_cases_are_explained_and_the_others_counted(both: Project) -> None:
     for number in range(23):
         both.case(f"bad_{number:02}", points=0.0)
-    by_gates, every = "--packbench-gate=suite", [f"{number:02}" for number in range(23)]
-    for options, count, is_listed in (((), 20, True), ((by_gates,), 20, False), ((by_gates, "-vv"), 23, False)):
+    by_gates = "--packbench-gate=suite"
+    for options, count in (((), 20), (("-vv",), 23), ((by_gates,), 20), ((by_gates, "-vv"), 23)):
         text = both.run_toy(*options).stdout.str()
-        explained = EXPLAINED.findall(text)
-        assert len(explained) == text.count("re-run: ") == count
-        assert (" 3 more failing cases in " in text) is (count < 23)
-        named = re.findall(r"^bad_(\d\d): score 0.00 < 0.80", text, re.MULTILINE)
-        listed = re.findall(r"^FAILED \S+::bad_(\d\d) - score", text, re.MULTILINE)
-        assert sorted(listed if is_listed else explained + named) == every
-        assert len(named) == (0 if is_listed else 23 - count)
+        assert len(EXPLAINED.findall(text)) == text.count("re-run: ") == count
+        assert bool(MORE.search(text)) is (count < 23)
+        assert LISTED.findall(text) == ["FAILED"] * (0 if by_gates in options else count)
     text = both.run_toy(by_gates, "--tb=no").stdout.str()
     assert "re-run" not in text
     assert "\n  20 of 23 shown; report.json lists all.\n" in text
@@ -108,3 +109,25 @@ def test_the_first_failing_cases_are_explained_and_the_others_named(both: Projec
     # xdist adds a line with its worker
     assert section.count("\n") < 50
     assert "re-run" not in text
+
+
+def test_the_short_summary_lists_twenty_cases_of_a_kind_and_all_other_tests(both: Project) -> None:
+    for number in range(24):
+        both.case(f"bad_{number:02}", points=0.0)
+        both.case(f"error_{number:02}", python="raise OSError('no disk')")
+    both.write("test_own.py", "import pytest\n\n@pytest.mark.parametrize('n', range(24))\ndef test_it(n): assert 0\n")
+    both.extend_conftest("""
+        def pytest_terminal_summary(terminalreporter):
+            print(*(f"{len(terminalreporter.stats[name])} {name}" for name in ("failed", "error")), "for other plugins")
+    """)
+    counted = "4 more failing cases and 4 more errors; -vv explains all, -vv --tb=no lists them"
+    for options, count in ((("--tb=no",), 20), (("--tb=no", "-rE"), 20), (("--tb=no", "-vv"), 24), (("-rN",), 0)):
+        result = both.run_toy("test_own.py", *options)
+        result.assert_outcomes(failed=48, errors=24)
+        text = result.stdout.str()
+        assert "48 failed 24 error for other plugins" in text
+        is_all = "-rE" not in options
+        assert sorted(LISTED.findall(text)) == ["ERROR"] * count + ["FAILED"] * (count if is_all else 0)
+        assert len(re.findall(r"^FAILED test_own.py::test_it", text, re.MULTILINE)) == (24 if count and is_all else 0)
+        line = (counted if is_all else counted.partition(" and ")[2]) if count == 20 else ""
+        assert "\n".join(line for line in result.outlines if "lists them" in line) == line

@@ -6,13 +6,17 @@ The modules of a run of a suite, beyond those of an empty test with a JSON repor
 
 from __future__ import annotations
 
+import compileall
 import json
+import os
+import py_compile
 import shutil
 import sys
 from typing import TYPE_CHECKING, NamedTuple
 
 import pytest
 
+import pytest_packbench
 from pytest_packbench.testing import case, write_suite
 from tests.conftest import SUITE
 
@@ -44,13 +48,13 @@ SLOW = frozenset(
     {
         *("asyncio", "concurrent.futures", "email", "http", "sqlite3", "ssl", "unittest", "xml", "argparse", "csv"),
         *("agentdojo", "anthropic", "filelock", "genai_prices", "httpx", "httpx2", "jsonpath", "jsonschema", "ollama"),
-        *("openai", "pydantic", "rapidfuzz", "regex", "tabulate", "yaml"),
+        *("openai", "pydantic", "rapidfuzz", "regex", "yaml"),
     }
 )
 """What takes long to import, of other packages or of the standard library."""
 
 # what `json-report` imports is in the comparison on both sides
-HEAVY = {"pydantic", "yaml", "tabulate", "filelock", "asyncio", "pytest_packbench.pytest_plugin"}
+HEAVY = {"pydantic", "yaml", "filelock", "asyncio", "pytest_packbench.pytest_plugin"}
 
 
 class Run(NamedTuple):
@@ -171,3 +175,39 @@ def test_a_safety_run(suites: Path, pytester: pytest.Pytester, expected: Expecte
     # its target is async, too
     assert "agentdojo" not in modules
     expected.check(listed(modules))
+
+
+@pytest.fixture(scope="module")
+def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The package as an installer leaves it, except that only its compiled files can be imported."""
+    (source,) = pytest_packbench.__path__
+    site = tmp_path_factory.mktemp("site")
+    package, info = site / OURS, site / "pytest_packbench-1.dist-info"
+    shutil.copytree(source, package, ignore=shutil.ignore_patterns("__pycache__", "starter"))
+    compileall.compile_dir(package, quiet=1, invalidation_mode=py_compile.PycInvalidationMode.UNCHECKED_HASH)
+    # pytest reads the first module before that can ask it not to
+    for path in {*package.rglob("*.py")} - {package / "__init__.py"}:
+        path.write_text("no Python", "utf-8")
+    info.mkdir()
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: pytest-packbench\nVersion: 1\n", "utf-8")
+    (info / "entry_points.txt").write_text("[pytest11]\npackbench = pytest_packbench.plugin\n", "utf-8")
+    (info / "RECORD").write_text(f"{OURS}/__init__.py,,\n{OURS}/plugin.py,,\n", "utf-8")
+    return site
+
+
+@pytest.mark.parametrize("without_bytecode", ["", "1"])
+def test_an_installed_package_is_imported_from_what_its_installer_compiled(
+    pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch, installed: Path, without_bytecode: str
+) -> None:
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(installed), str(pytester.path)]))
+    monkeypatch.setenv("PYTHONDONTWRITEBYTECODE", without_bytecode)
+    pytester.makepyfile(test_one="def test_one(): 0", sums="def act(request): return {'answer': 4}")
+    sums = [case("four", input={"sum": "2+2"}, expected={"answer": 4})]
+    write_suite(pytester.path / "storage/benchmarks/sums", sums, pack="generic", rules={"target": "sums:act"})
+    compiled = {*installed.rglob("*.pyc")}
+    # a second session of a process asks again
+    sessions = (
+        "import pytest; print(*[pytest.main([argument]) for argument in ('test_one.py', '--packbench-suite=sums')])"
+    )
+    assert pytester.run(sys.executable, "-c", sessions).outlines[-1] == "0 0"
+    assert {*installed.rglob("*.pyc")} - compiled <= {*installed.glob(f"{OURS}/__pycache__/__init__.*")}

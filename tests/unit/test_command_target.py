@@ -21,12 +21,13 @@ import pytest
 from pytest_packbench.engine.command_target import CommandTarget
 from pytest_packbench.engine.targets import TargetCaller, run_in_thread
 from pytest_packbench.model.request import MAX_RESULT_BYTES, AnswerError, TargetError, TargetFailure, VerifyRequest
-from tests.unit.attempts import wait_until
+from tests.unit.attempts import EchoPack, RunnerContext, context, job, wait_until
 from tests.unit.run_builders import data
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterator
 
+    from pytest_packbench import Case
     from tests.conftest import ExpectedTexts
 
 ROOT = Path(__file__).parents[2]
@@ -44,6 +45,13 @@ for request in sys.stdin:
 PID = "reply['result'] = os.getpid()"
 ECHO = "reply['result'] = value"
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="process groups and signals are POSIX's")
+
+
+class Doing(EchoPack):
+    """A pack whose cases name what the child does."""
+
+    def request(self, case: Case) -> VerifyRequest:
+        return request(case.input["do"])
 
 
 @pytest.fixture(autouse=True)
@@ -381,3 +389,45 @@ def test_no_message_contains_a_secret(harness: Harness, monkeypatch: pytest.Monk
     texts["shown"] = CommandTarget(command=harness.command, cwd=Path(), processes=1).shown.removesuffix(f" {ARGUMENT}")
     assert [name for name, text in texts.items() for secret in SECRETS if secret in text] == []
     assert harness.answer("reply['result'] = [len(word) for word in sys.argv[1:]]") == [9, 12, 20, 12]
+
+
+ENDS: dict[str, tuple[str, dict[str, Any]]] = {
+    "result": ("", {}),
+    "error": ("raise ValueError", {}),
+    "wrong line": ("line = '?'", {}),
+    "time limit": ("time.sleep(60)", {"limit_s": 0.5}),
+    "cancelled": ("time.sleep(60)", {}),
+    "interrupted": ("time.sleep(60)", {}),
+    "no time to start": ("time.sleep(60)", {}),
+    "killed": ("import atexit; atexit.register(time.sleep, 60); signal.signal(signal.SIGTERM, signal.SIG_IGN)", {}),
+}
+
+
+def end_cases(harness: Harness, end: str) -> int:
+    """Run four cases until they end; how many processes are left."""
+    code, options = ENDS[end]
+    target = CommandTarget(command=harness.command, cwd=harness.folder, processes=4)
+    shared = context(harness.folder, target.verify, pack=Doing())
+    runner = RunnerContext(most=4, **options)
+    jobs = [job(shared, str(number), do=code) for number in range(4)]
+    runner.plan(jobs)
+    if end in {"cancelled", "interrupted", "no time to start"}:
+        asyncio.run(wait_until(lambda: target.processes == 4))
+    else:
+        runner.failures(*jobs)
+    if end == "cancelled":
+        runner.discard([each.key for each in jobs])
+    if end == "interrupted":
+        runner.stop()
+    runner.close(target.aclose)
+    return target.processes
+
+
+@pytest.mark.parametrize("end", ENDS)
+def test_no_pipe_and_no_child_is_left_however_a_case_ends(
+    harness: Harness, caplog: pytest.LogCaptureFixture, end: str
+) -> None:
+    assert end_cases(harness, end) == 0
+    # a transport that is not closed is an error of the test, and a loop that was closed too early is logged
+    gc.collect()
+    assert caplog.messages == []

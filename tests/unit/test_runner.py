@@ -426,6 +426,30 @@ def test_closing_cancels_what_is_in_flight_and_starts_nothing(tmp_path: Path) ->
     runner.close()
 
 
+def test_what_a_target_has_begun_to_open_is_not_cancelled_before_it_can_be_closed(tmp_path: Path) -> None:
+    begun: list[asyncio.Task[None]] = []
+    opened = []
+
+    async def start() -> None:
+        await asyncio.sleep(0.1)
+        opened.append(1)
+
+    async def target(_: VerifyRequest) -> dict[str, Any]:
+        begun.append(asyncio.create_task(start()))
+        await asyncio.shield(begun[0])
+        return ONE_POINT
+
+    async def close() -> None:
+        await begun[0]
+
+    runner = RunnerContext()
+    runner.plan([job(context(tmp_path, target))])
+    asyncio.run(wait_until(lambda: begun))
+    runner.stop()
+    runner.close(close)
+    assert opened == [1]
+
+
 def test_closing_waits_for_no_blocked_loop_and_leaves_no_thread_of_an_unused_runner(tmp_path: Path) -> None:
     started, closed = threading.Event(), []
 
