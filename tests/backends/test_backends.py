@@ -1,4 +1,4 @@
-"""The backends of model providers: what each sends and reads, against a local server."""
+"""Each provider gets requests in its own format; each reply is an answer or an error of one line, without a secret."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The limits of what is read: each kind of file by its own reader, with one line that says what to do."""
+"""Each kind of file is read up to its limits, and one line says what to do about what is beyond them."""
 
 from __future__ import annotations
 

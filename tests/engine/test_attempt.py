@@ -1,4 +1,4 @@
-"""One attempt at one case without pytest: targets of every form, recordings, results."""
+"""One attempt gives one result: targets of every form are called, and each mistake of a target or a pack is named."""
 
 from __future__ import annotations
 
@@ -264,11 +264,15 @@ async def later(*_: object) -> AsyncIterator[Term]:
 
 
 def returning(method: str, value: Any) -> EchoPack:
-    return type("Odd", (EchoPack,), {method: lambda *_: value})()
+    pack: EchoPack = type("Odd", (EchoPack,), {method: lambda *_: value})()
+    return pack
 
 
 def odd_answer(name: str, value: Any) -> EchoPack:
-    return type("Odd", (EchoPack,), {"answer_model": type("Odd", (Echo,), {name: property(lambda _: value)})})()
+    pack: EchoPack = type(
+        "Odd", (EchoPack,), {"answer_model": type("Odd", (Echo,), {name: property(lambda _: value)})}
+    )()
+    return pack
 
 
 ODD: Any = {"value": "1"}

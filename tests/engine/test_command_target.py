@@ -1,4 +1,4 @@
-"""Command targets: real child processes, called over their standard input and output."""
+"""Each request to a program gets its own answer or an error of one line, and no child process outlives its target."""
 
 from __future__ import annotations
 

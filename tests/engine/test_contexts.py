@@ -1,4 +1,4 @@
-"""Suites are prepared from options and hooks: contexts, or one line with the mistake."""
+"""A suite is prepared from options and hooks: it has a context, or one line names the mistake."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""HTTP targets: a server on loopback, called through the real HTTP client."""
+"""Each request to a server gets its answer or an error of one line; no login and no header is shown."""
 
 from __future__ import annotations
 

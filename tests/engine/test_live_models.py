@@ -1,7 +1,4 @@
-"""The model calls of a run: what they used, its caps, and the cache of answers.
-
-The cache has one file per answer, for each thing that could change it; nothing broken is stored.
-"""
+"""What model calls use is counted and capped; the cache answers only where nothing differs that could change an answer."""
 
 from __future__ import annotations
 

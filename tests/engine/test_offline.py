@@ -339,6 +339,10 @@ def gated(start: Callable[[Shared, Callable[[], None]], object]) -> Carrier:
     return carry
 
 
+def emptied(carry: Carrier) -> Carrier:
+    return lambda shared: Context().run(carry, shared)
+
+
 def start_thread(_: Shared, run: Callable[[], None], name: str = "own") -> None:
     threading.Thread(target=run, name=name).start()
 
@@ -396,7 +400,7 @@ STARTS: dict[str, Callable[[Shared, Callable[[], None]], object]] = {
 CARRIERS: dict[str, Carrier] = {
     **{name: gated(start) for name, start in STARTS.items()},
     # in a context without variables
-    **{f"{name}, empty context": partial(Context().run, gated(start)) for name, start in STARTS.items()},
+    **{f"{name}, empty context": emptied(gated(start)) for name, start in STARTS.items()},
     "thread with a name of ours": gated(partial(start_thread, name="packbench-loop")),
     "timer": gated(lambda _, run: threading.Timer(0, run).start()),
     "thread of a thread": gated(start_thread_of_a_thread),

@@ -122,8 +122,8 @@ SEQUENCES: list[tuple[str, str | None]] = [
 @pytest.mark.parametrize(("sequence", "in_order"), SEQUENCES)
 def test_a_repeated_call_is_recorded_where_a_replay_makes_it(sequence: str, in_order: str | None) -> None:
     calls = [
-        ModelCall(model_request(), sha, None if text == "-" else ModelAnswer(content=text))
-        for sha, text in sequence.split()
+        ModelCall(model_request(), call[0], None if call[1] == "-" else ModelAnswer(content=call[1]))
+        for call in sequence.split()
     ]
     if in_order is None:
         with pytest.raises(UnrecordableError, match="gave up on a model call"):
@@ -322,7 +322,11 @@ def test_a_recording_is_replaced_when_no_model_is_called(tmp_path: Path) -> None
     recorded = record(tmp_path, ASKING)
     assert [transcript(recorded, prompts=prompts) for prompts in (True, False)] == [said, []]
     assert replay(tmp_path, ASKING).payload == recorded.payload
-    recorded = record(tmp_path, silent := lambda _, context: {"points": 0.5 if context.case_id else 0.0})
+
+    def silent(_: VerifyRequest, context: VerifyContext) -> dict[str, Any]:
+        return {"points": 0.5 if context.case_id else 0.0}
+
+    recorded = record(tmp_path, silent)
     (tmp_path / "fixtures" / ".pending" / "a.json").replace(tmp_path / "fixtures" / "a.json")
     replayed = replay(tmp_path, silent)
     assert (replayed.failure, replayed.payload, replayed.llm_backend) == (None, recorded.payload, recorded.llm_backend)

@@ -1,4 +1,4 @@
-"""The runner: each attempt is made once, within its limits, whatever targets do; no wait is endless."""
+"""Each attempt is made once, within its limits, whatever targets do; no wait is endless."""
 
 from __future__ import annotations
 

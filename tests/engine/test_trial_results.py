@@ -1,4 +1,4 @@
-"""Attempts whose targets have ended: stored before they are scored, and scored later to the same result."""
+"""An attempt whose target has ended is stored before it is scored, and is scored later to the same result."""
 
 from __future__ import annotations
 

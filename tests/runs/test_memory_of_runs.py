@@ -1,4 +1,4 @@
-"""Runs are read one result at a time: what commands keep of them, and what a run comes to that is damaged at its end."""
+"""A run is read one result at a time, and one that is damaged at its end is refused before anything is printed."""
 
 from __future__ import annotations
 

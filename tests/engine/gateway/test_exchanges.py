@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -144,7 +145,7 @@ def test_a_cached_answer_is_that_to_the_same_headers(tmp_path: Path) -> None:
     with FakeServer(lambda _: Reply(body={})) as server:
         for case, beta in enumerate("aabb"):
             cache, headers = AnswerCache(tmp_path, {}, Redactor()), {"anthropic-beta": beta, "x-request-id": str(case)}
-            recorded(server.url, lambda gateway, headers=headers: post(gateway, headers=headers), cache=cache)
+            recorded(server.url, partial(post, headers=headers), cache=cache)
     assert [received.headers["anthropic-beta"] for received in server.requests] == ["a", "b"]
     assert server.requests[0].json() == question("x")
 

@@ -1,4 +1,4 @@
-"""The gateway's server on the wire: who is let in, how requests may come, and what they cost at most."""
+"""The gateway's server lets in who knows its secret, reads each form of a request, and costs no more than it states."""
 
 from __future__ import annotations
 

@@ -284,7 +284,7 @@ def test_a_call_that_its_client_gave_up_is_an_error_unless_another_one_succeeded
 def test_no_client_follows_a_redirect_past_the_gateway(other: FakeServer, *, record: bool) -> None:
     ledger = Ledger(Caps())
     place = other.url.replace("://", "://bob:pw@") + "/v1/chat/completions?sig=secret"
-    answers = []
+    answers: list[httpx.Response] = []
     with FakeServer(scripted(Reply(status=307, headers={"location": place}), openai_reply("x"))) as server:
         # swallowed, and asked again
         act = lambda gateway: answers.extend(post(gateway) for _ in range(2))  # noqa: E731 - passed once
@@ -515,7 +515,8 @@ def test_the_cache_answers_what_was_answered_under_the_same_conditions(tmp_path:
         assert [call.cached for call in traffic.calls] == [cached > 0] * 2 + [False]
         assert (ledger.calls, ledger.cached) == (3 - cached, cached)
         costs = [call.cost_usd or 0.0 for call in traffic.calls]
-        assert ([cost == 0 for cost in costs], sum(costs)) == ([cached > 0] * 2 + [True], pytest.approx(ledger.cost))
+        assert [cost == 0 for cost in costs] == [cached > 0] * 2 + [True]
+        assert sum(costs) == pytest.approx(ledger.cost)
         assert traffic.calls[0].usage is not None
         return answers[:2]
 

@@ -1,4 +1,4 @@
-"""Which case's stamp a request to the gateway carries: real clients, pools, tasks and threads against a server."""
+"""A request to the gateway carries the stamp of the case whose work it is: by real clients, pools, tasks and threads."""
 
 from __future__ import annotations
 
@@ -366,10 +366,10 @@ def test_two_gateways_are_undone_in_any_order(gateway: Served, first: int) -> No
     with stamped("a"):
         undos.pop(first)()
         for url in urls:
-            requests.get(url, timeout=WAIT_S)
-            httpx.get(url)
+            requests.get(f"{url}/x", timeout=WAIT_S)
+            httpx.get(f"{url}/x")
         undos.pop()()
-        httpx.get(urls[0])
+        httpx.get(f"{urls[0]}/x")
     assert gateway.stamps() == [*([None, None, "a", "a"] if first == 0 else ["a", "a", None, None]), None]
     assert patched() == before
 

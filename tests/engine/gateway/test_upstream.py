@@ -1,4 +1,4 @@
-"""What providers and clients do wrong: cuts, aborts, errors, old and odd answers; each is kept and replayed as it was."""
+"""What a provider or a client does wrong is kept and replayed as it was: cuts, aborts, errors, old and odd answers."""
 
 from __future__ import annotations
 
@@ -153,7 +153,8 @@ def test_a_stream_that_the_provider_cuts_is_cut_again_after_the_same_bytes(end: 
 
 
 def test_a_stream_that_the_client_aborts_is_kept_as_far_as_it_came_and_counted() -> None:
-    ledger, rest = Ledger(Caps()), [0.05, chunk(EVENTS[1])]
+    ledger = Ledger(Caps())
+    rest: list[bytes | float] = [0.05, chunk(EVENTS[1])]
     with RawServer(lambda _: [*BEGUN, *rest * 200]) as server:
         traffic = recorded(server.url, lambda gateway: first_parts(gateway, 1), ledger=ledger)
         assert (ledger.calls, ledger.uncounted) == (1, 1)
