@@ -146,7 +146,6 @@ def clients_are_freed() -> Iterator[None]:
 def served(model: Model, monkeypatch: pytest.MonkeyPatch) -> Model:
     """The model where the clients' own variables point to."""
     monkeypatch.setenv("OPENAI_BASE_URL", f"{model.url}/v1")
-    monkeypatch.setenv("ANTHROPIC_BASE_URL", model.url)
     monkeypatch.setenv("ANTHROPIC_API_KEY", SECRET)
     return model
 
@@ -214,7 +213,10 @@ def streamed(*parts: str) -> Handler:
         ("stream", streamed('{"poi', 'nts": 0.9}')),
     ],
 )
-def test_each_way_to_call_is_replayed(project: Project, served: Model, name: str, handler: Handler | None) -> None:
+def test_each_way_to_call_is_replayed(
+    project: Project, served: Model, monkeypatch: pytest.MonkeyPatch, name: str, handler: Handler | None
+) -> None:
+    monkeypatch.setenv("ANTHROPIC_BASE_URL", served.url)
     prepare(project, "points 0.9", "points 0.9")
     served.handler = handler or served.handler
     project.run_toy(target(name), RECORD).assert_outcomes(passed=2)
@@ -676,7 +678,6 @@ LATE_ADDRESS = "import os\n\nos.environ.setdefault('ANTHROPIC_BASE_URL', 'http:/
 
 def test_the_header_names_where_calls_go(both: Project, served: Model, monkeypatch: pytest.MonkeyPatch) -> None:
     prepare_own(both, LATE_ADDRESS + OWN)
-    monkeypatch.setenv("ANTHROPIC_API_KEY", "sk-test-0123456789abcdef")
     address = served.url.replace("//", "//someone:secretpassword@")
     monkeypatch.setenv("OLLAMA_HOST", address)
     line = "not seen): openai -> {}/v1, anthropic -> https://api.anthropic.com, ollama -> http://"
