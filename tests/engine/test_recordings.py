@@ -306,8 +306,9 @@ def test_what_a_case_contains_is_no_secret_of_its_recording(tmp_path: Path) -> N
 def test_a_changed_recording_waits_for_approval(tmp_path: Path) -> None:
     pending = ["fixtures/.pending/a.json", "fixtures/a.json"]
     # the model answers as recorded again: nothing waits any more
-    for answer, files in (("one", 1), ("one", 1), ("two", 2), ("one", 1)):
-        record(tmp_path, ASKING, backend=FakeBackend(answer=lambda _, answer=answer: answer))
+    said = iter(("one", "one", "two", "one"))
+    for files in (1, 1, 2, 1):
+        record(tmp_path, ASKING, backend=FakeBackend(answer=lambda _: next(said)))
         assert found(tmp_path) == pending[2 - files :]
         assert '"one"' in (tmp_path / "fixtures" / "a.json").read_text("utf-8")
         assert files == 1 or (tmp_path / "fixtures" / ".pending" / ".gitignore").read_text("utf-8") == "*\n"
