@@ -851,9 +851,9 @@ def _gateway_kind() -> Kind:
             return "broken"
 
     def read(inputs: Sequence[tuple[int, bytes]], _variant: str) -> list[Reading]:
+        from tests.engine.gateway.gateways import recording, replaying, stored
         from tests.servers.fake import FakeServer
         from tests.servers.wire import openai_reply
-        from tests.unit.gateways import recording, replaying, stored
 
         printed = io.StringIO()
         readings = []

@@ -42,14 +42,14 @@ TOOLS = (
 # the tests that use the packages of an extra, and what else these need
 TESTS_OF_EXTRAS = {
     "agentdojo": ("tests/unit/test_agentdojo.py", "tests/unit/test_worlds.py"),
-    "anthropic": ("tests/unit/test_backends.py", "-k", "anthropic"),
+    "anthropic": ("tests/backends/test_backends.py", "-k", "anthropic"),
     "generic": ("tests/unit/test_generic_criteria.py", "tests/unit/test_generic_scoring.py"),
     "harmbench": ("tests/unit/test_harmbench_classifier.py",),
-    "http": ("tests/unit/test_http_target.py",),
+    "http": ("tests/engine/test_http_target.py",),
     "mcp": ("tests/unit/test_worlds.py", "-k", "mcp"),
-    "ollama": ("tests/unit/test_backends.py", "-k", "ollama"),
-    "openai": ("tests/unit/test_backends.py", "-k", "openai"),
-    "prices": ("tests/unit/test_model_calls.py",),
+    "ollama": ("tests/backends/test_backends.py", "-k", "ollama"),
+    "openai": ("tests/backends/test_backends.py", "-k", "openai"),
+    "prices": ("tests/engine/test_live_models.py",),
     "text": ("tests/unit/test_generic_criteria.py",),
 }
 NEEDED_BESIDE = {"mcp": ("agentdojo",)}

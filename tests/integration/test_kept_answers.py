@@ -44,26 +44,27 @@ def test_the_journal_is_written_before_the_first_request(both: Project, model: M
     assert [header["run"]["mode"] for header in headers] == ["live", "live"]
 
 
-def test_a_folder_that_cannot_be_written_is_told_before_the_first_request(both: Project, model: Model) -> None:
+@pytest.mark.parametrize(
+    ("path", "mode", "message"),
+    [
+        ("taken", "live", "cannot write reports to */taken/toy*: *"),
+        ("storage/benchmarks/toy/fixtures", "record", "cannot write recordings to */toy/fixtures: Not a directory"),
+    ],
+)
+def test_a_folder_that_cannot_be_written_is_told_before_the_first_request(
+    both: Project, model: Model, path: str, mode: str, message: str
+) -> None:
     both.prepare("points 1")
-    both.write("taken", "a file")
-    result = model.run(both, "--packbench-output=taken")
-    assert result.ret == pytest.ExitCode.USAGE_ERROR
-    assert len(model.requests) == 0
-    message = f"ERROR: cannot write reports to {both.root / 'taken' / 'toy'}*: *; no model was called"
-    result.stderr.fnmatch_lines([message])
+    both.write(path, "a file")
+    result = model.run(both, "--packbench-output=taken", mode=mode)
+    assert (result.ret, len(model.requests)) == (pytest.ExitCode.USAGE_ERROR, 0)
+    result.stderr.fnmatch_lines([f"ERROR: {message}; no model was called"])
     assert "Traceback" not in result.stdout.str() + result.stderr.str()
 
 
-def test_recordings_that_cannot_be_written_are_told_before_the_first_request(both: Project, model: Model) -> None:
-    both.prepare("points 1")
-    both.write("storage/benchmarks/toy/fixtures", "a file")
-    result = model.run(both, mode="record")
-    assert (result.ret, len(model.requests)) == (pytest.ExitCode.USAGE_ERROR, 0)
-    result.stderr.fnmatch_lines(
-        ["ERROR: cannot write recordings to */toy/fixtures: Not a directory; no model was called"]
-    )
-    assert both.folders() == []
+def in_processes(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
+    run = project.pytester.runpytest_subprocess
+    monkeypatch.setattr(project.pytester, "runpytest", lambda *arguments, **_: run(*arguments))
 
 
 def test_a_full_disk_is_told_before_the_first_request(project: Project, model: Model, monkeypatch: Any) -> None:
@@ -74,8 +75,7 @@ def test_a_full_disk_is_told_before_the_first_request(project: Project, model: M
         signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
         resource.setrlimit(resource.RLIMIT_FSIZE, (500_000, resource.RLIM_INFINITY))
     """)
-    in_a_process = project.pytester.runpytest_subprocess
-    monkeypatch.setattr(project.pytester, "runpytest", lambda *arguments, **_: in_a_process(*arguments))
+    in_processes(project, monkeypatch)
     result = model.run(project)
     assert (result.ret, len(model.requests)) == (pytest.ExitCode.USAGE_ERROR, 0)
     result.stderr.fnmatch_lines(["ERROR: cannot write reports to *: File too large; no model was called"])
@@ -128,8 +128,7 @@ def test_an_answer_whose_scoring_ends_the_process_is_not_asked_for_again(project
     (project.root / "dying").touch()
     options = ("--packbench-concurrency=1",)
     with pytest.MonkeyPatch.context() as patch:
-        in_a_process = project.pytester.runpytest_subprocess
-        patch.setattr(project.pytester, "runpytest", lambda *arguments, **_: in_a_process(*arguments))
+        in_processes(project, patch)
         for _ in range(2):
             resume = [RESUME] * bool(journals(project))
             assert model.run(project, *options, *resume).ret == 9

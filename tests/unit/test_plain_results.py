@@ -13,7 +13,7 @@ import pytest
 from pytest_packbench.engine.attempt import attempt
 from pytest_packbench.model.request import AnswerError
 from pytest_packbench.model.run import RunOptions
-from tests.unit.attempts import RunnerContext, case, context, job
+from tests.engine.attempts import RunnerContext, case, context, job
 
 if TYPE_CHECKING:
     from collections.abc import Callable

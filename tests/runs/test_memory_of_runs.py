@@ -1,0 +1,91 @@
+"""A run is read one result at a time, and one that is damaged at its end is refused before anything is printed."""
+
+from __future__ import annotations
+
+import tracemalloc
+from typing import TYPE_CHECKING
+
+import pytest
+
+from pytest_packbench.commands import main
+from pytest_packbench.runs.writing import RunWriter
+from tests.unit.run_builders import case_result, document
+from tests.unit.stored_runs import recorded_result, run_of, suite
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+SIZES = 500, 3_000
+COMMANDS = {
+    "compare": ("compare", "--current", "RUN", "--baseline", "RUN", "--out", "-"),
+    "gate": ("gate", "RUN"),
+    "gate with a baseline": ("gate", "RUN", "--baseline", "RUN"),
+}
+
+
+def written(output: Path, root: Path, cases: int) -> Path:
+    """Write a run as a session does, with what another plugin says of each test, and return its folder."""
+    of = run_of(root)
+    results = [recorded_result(case_result(f"c{number:05}"), of.run_id) for number in range(cases)]
+    writer = RunWriter(output, "toy", of.run_id)
+    writer.write_results(results)
+    tests = [{"nodeid": result.case.nodeid, "longrepr": "x" * 400} for result in results]
+    writer.complete({**document(of, results), "cases": []}, {"exitcode": 0, "tests": tests})
+    return writer.folder
+
+
+def ran(name: str, root: Path, folder: Path) -> int:
+    words = [str(folder) if word == "RUN" else word for word in COMMANDS[name]]
+    return main([*words, "--root", str(root)])
+
+
+@pytest.fixture(scope="module")
+def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return suite(tmp_path_factory.mktemp("suite"))
+
+
+@pytest.fixture(scope="module")
+def runs(root: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[int, Path]:
+    return {cases: written(tmp_path_factory.mktemp("runs"), root, cases) for cases in SIZES}
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_memory_hardly_grows_with_the_run(
+    name: str, root: Path, runs: dict[int, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # less than either run has
+    monkeypatch.setattr("pytest_packbench.runs.reading._CHUNK", 1 << 12)
+    peaks = []
+    # once before, for what is imported and cached
+    for cases in (SIZES[-1], *SIZES):
+        tracemalloc.start()
+        try:
+            ran(name, root, runs[cases])
+            peaks.append(tracemalloc.get_traced_memory()[1])
+        finally:
+            tracemalloc.stop()
+    _, small, large = peaks
+    assert large < 1.25 * small
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_a_run_that_is_damaged_at_its_end_is_refused_before_anything_is_said(
+    name: str, root: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = written(tmp_path, root, 3)
+    path = folder / "report.json"
+    path.write_text(path.read_text("utf-8").replace("}]}}\n", "},]}}\n"), encoding="utf-8")
+    assert ran(name, root, folder) == 2
+    said = capsys.readouterr()
+    assert said.out == ""
+    assert said.err.startswith(f"packbench: {path}: /packbench/cases/3: not JSON: ")
+
+
+def test_several_runs_are_compared_with_one_baseline(
+    root: Path, runs: dict[int, Path], capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = runs[SIZES[0]]
+    assert main(["gate", str(folder), "--baseline", str(folder), "--root", str(root)]) == 0
+    once = capsys.readouterr().out.removesuffix("all gates passed\n")
+    assert main(["gate", *[str(folder)] * 2, "--baseline", str(folder), "--root", str(root)]) == 0
+    assert capsys.readouterr().out == f"{once}{once}all gates passed\n"
