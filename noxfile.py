@@ -58,7 +58,7 @@ MOST = (
     "tests/integration/test_names.py",
     "tests/unit/test_attempt.py",
     "tests/unit/test_cases.py",
-    "tests/unit/test_evalrecord.py",
+    "tests/model/test_record.py",
     "tests/unit/test_nasty_inputs.py",
     "tests/unit/test_offline_guard.py",
     "tests/unit/test_runner.py",

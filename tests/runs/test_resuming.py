@@ -21,7 +21,7 @@ from pytest_packbench.runs.resuming import (
 )
 from tests.unit.run_builders import case_result, run
 from tests.unit.stored_runs import run_of, suite, write
-from tests.unit.test_journal import ended
+from tests.runs.test_journal import ended
 
 TOY: Any = SimpleNamespace(name="toy")
 OTHER: Any = SimpleNamespace(name="other")
