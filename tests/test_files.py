@@ -5,14 +5,15 @@ from __future__ import annotations
 import io
 import json
 import os
-import sys
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pytest_packbench.files import compact_json, finite_json, finite_line, write_atomic
+from pytest_packbench.commands import write_file
+from pytest_packbench.files import compact_json, finite_json, finite_line, replace_atomic, write_atomic
 from pytest_packbench.model.errors import SkippedLines, StoredRunError
 from pytest_packbench.runs.folder import (
     RecordSource,
@@ -24,7 +25,6 @@ from tests.unit.stored_runs import error, file_of, folder_of, line, read, record
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from pathlib import Path
 
 
 def test_a_file_is_replaced_by_exactly_the_text_or_bytes(tmp_path: Path) -> None:
@@ -37,11 +37,53 @@ def test_a_file_is_replaced_by_exactly_the_text_or_bytes(tmp_path: Path) -> None
             # whoever has the old file open keeps it whole
             assert reader.read() == "a long old text"
         assert path.read_bytes() == written
-    if sys.platform != "win32":
-        before = os.umask(0o022)
-        os.umask(before)
-        assert path.stat().st_mode & 0o777 == 0o666 & ~before
     assert list(tmp_path.iterdir()) == [path]
+
+
+def test_a_file_that_is_replaced_keeps_its_mode_and_others_get_that_of_new_files(tmp_path: Path) -> None:
+    path, usual = tmp_path / "file", tmp_path / "usual"
+    usual.write_bytes(b"")
+    write_atomic(path, "new")
+    assert path.stat().st_mode == usual.stat().st_mode
+    for mode in (0o600, 0o640, 0o644, 0o400, 0o755):
+        path.chmod(mode)
+        write_atomic(path, f"{mode}")
+        assert (path.read_text("utf-8"), path.stat().st_mode & 0o777) == (f"{mode}", mode)
+    # a draft is never more readable than its file
+    path.chmod(0o600)
+    usual.unlink()
+    with replace_atomic(path):
+        assert {each.stat().st_mode & 0o077 for each in tmp_path.iterdir()} == {0}
+
+
+@pytest.mark.skipif(os.name != "posix" or os.geteuid() != 0, reason="needs the right to give files to groups")
+def test_a_file_that_is_replaced_keeps_its_group_or_loses_its_rights(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "file"
+    path.write_bytes(b"old")
+    os.chown(path, -1, 1234)
+    path.chmod(0o660)
+    write_atomic(path, "new")
+    assert (path.stat().st_gid, path.stat().st_mode & 0o777) == (1234, 0o660)
+
+    def refuse(*_: object) -> None:
+        raise PermissionError
+
+    monkeypatch.setattr(os, "chown", refuse)
+    write_atomic(path, "newer")
+    assert path.stat().st_mode & 0o777 == 0o600
+
+
+@pytest.mark.skipif(not Path("/dev/fd").exists(), reason="needs names for open files")
+def test_what_is_no_file_is_written_to_and_not_replaced() -> None:
+    reading, writing = os.pipe()
+    try:
+        write_file(Path(f"/dev/fd/{writing}"), "text")
+        assert os.read(reading, 9) == b"text"
+    finally:
+        os.close(reading)
+        os.close(writing)
 
 
 def test_a_writer_that_fails_leaves_the_old_file_alone(tmp_path: Path) -> None:

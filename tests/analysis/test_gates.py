@@ -35,13 +35,10 @@ from tests.unit.run_builders import (
     changed,
     check_run,
     data,
-    document,
     fold_trials,
     gate,
-    lines,
     results_of,
     run,
-    summary,
 )
 
 if TYPE_CHECKING:
@@ -137,21 +134,6 @@ def test_a_rate_is_proven_exactly_where_a_gate_with_confidence_passes(passed: in
         assert (plain.proven is True) is strict.passed
         assert (plain.proven, "not proven" in plain.text) == (strict.proven, "not proven" in strict.text)
         assert plain.passed or plain.proven is None
-
-
-def test_what_is_not_proven_is_said_on_every_page() -> None:
-    results, rules = case_results(50, 0, decision="refuse"), gate("attack_success_rate", max=0.05)
-    sentence = "All 50 judged cases passed; the gate passed, not proven: attack_success_rate."
-    assert sentence in lines(results, rules)
-    assert "  attack_success_rate 0 / 50" in "\n".join(lines(results, rules))
-    page = summary(results, rules)
-    assert sentence in page
-    arithmetic = r"0 / 50 = 0\.0 % &lt;= max 5\.0 %, .*not proven: exact"
-    assert re.search(rf"\| attack_success_rate \| PASS, not proven \| {arithmetic}", page)
-    (stored,) = document(run(), results, rules)["gates"]
-    assert (stored["passed"], stored["proven"]) == (True, False)
-    for answers in (case_results(59, 0, decision="refuse"), case_results(50, 0, decision="refuse", llm_backend="stub")):
-        assert "not proven" not in summary(answers, rules)
 
 
 @pytest.mark.parametrize(
@@ -289,21 +271,10 @@ any_run = st.lists(any_case(), max_size=8, unique_by=lambda result: (result.case
 rules = st.sampled_from([{"trials": 3, "trials_rule": rule} for rule in ("mean", "all", {"at_least": 2})])
 
 
-@given(any_run)
-def test_a_run_is_never_worse_than_itself(results: list[Result]) -> None:
-    (result,) = judge(results, gate("attack_success_rate", max_ratio_to_baseline=1.0), baseline=baseline_of(results))
-    assert result.passed is any(case.score.counted for case in fold_trials(results))
-    assert bool(comparison_of(results, results).unusable) is (not results)
-
-
 def parts_of(comparison: Comparison) -> dict[str, Any]:
     """Return what a comparison says."""
     names = ("cases", "trials", "unchanged", "common", "left_out", "unscored", "kinds", "listed", "added", "removed")
     return {name: getattr(comparison, name) for name in (*names, "flips", "groups", "authored")}
-
-
-def by_id(comparison: Comparison, kind: str) -> list[Change]:
-    return sorted(changes_of(comparison, kind), key=lambda change: change.test_id)
 
 
 @settings(max_examples=60)
@@ -315,6 +286,12 @@ def test_a_comparison_is_the_same_in_any_order_and_its_mirror_in_the_other_direc
     assert not any(comparison_of(before, shuffled[0], settings=settings).counts().values())
     there, back = comparison_of(before, after, settings=settings), comparison_of(after, before, settings=settings)
     assert parts_of(comparison_of(shuffled[0], shuffled[1], settings=settings)) == parts_of(there)
+    (itself,) = judge(before, gate("attack_success_rate", max_ratio_to_baseline=1.0), baseline=baseline_of(before))
+    assert itself.passed is any(case.score.counted for case in fold_trials(before))
+
+    def by_id(comparison: Comparison, kind: str) -> list[Change]:
+        return sorted(changes_of(comparison, kind), key=lambda change: change.test_id)
+
     for kind in ("verdict_changed", "hash_changed"):
         for change, reverse in zip(by_id(there, kind), by_id(back, kind), strict=True):
             assert (change.before, change.after) == (reverse.after, reverse.before)

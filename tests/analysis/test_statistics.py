@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections import Counter, deque
 from contextlib import suppress
 from dataclasses import replace
@@ -35,7 +36,6 @@ from pytest_packbench.analysis.counting import (
 )
 from pytest_packbench.analysis.gates import GateJudge
 from pytest_packbench.analysis.statistics import (
-    PairedMean,
     exact_bound,
     figure_interval,
     format_duration,
@@ -45,7 +45,7 @@ from pytest_packbench.analysis.statistics import (
     wilson_interval,
 )
 from pytest_packbench.model.errors import StoredRunError
-from pytest_packbench.model.report import Refusals, StoredRun
+from pytest_packbench.model.report import StoredRun
 from pytest_packbench.model.run import CLUSTER_SETTING
 from pytest_packbench.model.suite import Figure, Interval, Profile
 from pytest_packbench.packs.agent_safety.metrics import GATES as ATTACK_METRICS
@@ -57,22 +57,23 @@ from tests.unit.run_builders import (
     any_case_result,
     any_results,
     case_result,
-    case_results,
-    changed,
     check,
+    data,
     fold_trials,
     gate,
     listing_of,
     numbers_of,
+    results_of,
     run,
     statistics,
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator, Sequence
+    from collections.abc import Iterator
     from random import Random
 
     from pytest_packbench.model.result import Result
+    from tests.conftest import ExpectedTexts
 
 RESULTS = st.lists(any_case_result(), max_size=20)
 
@@ -98,11 +99,10 @@ def test_totals_groups_and_levels_of_depth_add_up_to_the_run_in_any_order(
         groups = numbers.grouped().get(name, [])
         for column in ("selected", "n", "passed"):
             assert sum(getattr(group, column) for group in groups) == getattr(overall, column)
+    labels = [
+        {**each.case.facets, "case_type": each.case.case_type, "difficulty": each.case.difficulty} for each in results
+    ]
     for group in numbers.groups:
-        labels = [
-            {**each.case.facets, "case_type": each.case.case_type, "difficulty": each.case.difficulty}
-            for each in results
-        ]
         assert group.selected == sum(group.value == each.get(group.name) for each in labels)
     tags = tag_counts(results)
     assert tags == Counter(tag for result in results for tag in set(result.case.tags))
@@ -124,56 +124,31 @@ def test_totals_groups_and_levels_of_depth_add_up_to_the_run_in_any_order(
         assert row.share == (row.agreeing / row.n if row.n else None)
 
 
-def test_refusals_and_cached_answers_are_counted_among_judged_cases() -> None:
-    results = [
-        *[case_result("a", expects_refusal=True, refused=True)] * 4,
-        *[case_result("b", "failed", expects_refusal=True, refused=False)] * 3,
-        *[case_result("c", "failed", expects_refusal=False, refused=True)] * 2,
-        case_result("d"),
-        case_result("e", "known_hole", kind="xfail", expects_refusal=False, refused=True),
-        # what nobody could read is neither a refusal nor an answer
-        case_result(
-            "f", "failed", expects_refusal=True, refused=False, terms=({"name": "truncated_answer", "effect": "zero"},)
-        ),
-        *[case_result("g", "failed", expects_refusal=False, refused=False, valid=False)] * 2,
-    ]
-    numbers = statistics(results)
-    assert (numbers.refusals, numbers.unread_answers) == (Refusals(4, 4, 2, 3), (1, 2))
-    assert refusals_table(numbers).rows == [("refusal", 4, 3, 1), ("answer", 2, 1, 2)]
-    assert refusals_table(statistics(results[:-3])).rows == [("refusal", 4, 3), ("answer", 2, 1)]
-    cached = [case_result("a", cached=2), case_result("b"), case_result("c", "error", cached=1)]
-    assert statistics([*cached, case_result("d"), case_result("d", trial=1, cached=3)]).cached == 2
+def test_what_is_counted_of_a_run(expected: ExpectedTexts) -> None:
+    texts = []
+    for name, row in data("numbers.yaml").items():
+        results, rule = results_of(row["results"]), row.get("rule", "mean")
+        numbers = statistics(results, trials_rule=rule)
+        assert statistics(results[::-1], trials_rule=rule) == numbers
+        groups = [group for rows in numbers.grouped().values() for group in rows]
+        lines = [numbers.totals, numbers.overall, *groups, *numbers.depth, numbers.refusals, numbers.trials]
+        lines += [f"unread answers {numbers.unread_answers}, cached {numbers.cached}, authored {numbers.authored}"]
+        lines += [f"models {numbers.models}, intervals {numbers.has_intervals}", refusals_table(numbers).rows]
+        if numbers.trials:
+            lines += [(case.score, case.attempt) for case in fold_trials(results, rule)]
+        texts.append("\n  ".join([f"{name}:", *map(str, lines)]))
+    expected.check(re.sub(r"\d\.\d{7,}", lambda number: f"{float(number[0]):.6f}", "\n".join(texts)) + "\n")
 
 
-def test_the_mean_is_of_scores_the_rate_of_verdicts_and_authored_answers_have_no_interval() -> None:
-    overall = statistics([*case_results(3, 1), case_result("x", "error")]).overall
-    assert (overall.selected, overall.n, overall.passed) == (5, 4, 3)
-    assert (overall.pass_rate, overall.mean_score, overall.interval) == (0.75, 0.8125, wilson_interval(3, 4))
-    nothing = statistics([case_result("x", "error", llm_backend="stub")])
-    assert (nothing.overall.n, nothing.overall.pass_rate, nothing.overall.mean_score) == (0, None, None)
-    assert (nothing.overall.interval, nothing.all_authored) == (None, False)
-    numbers = statistics(case_results(3, 1, llm_backend="stub", llm_model="authored", match_depth=4))
-    assert (numbers.all_authored, numbers.has_intervals, numbers.overall.pass_rate) == (True, False, 0.75)
-    assert (
-        {row.interval for row in (numbers.overall, *numbers.groups)}
-        == {row.interval for row in numbers.depth}
-        == {None}
-    )
-    assert numbers.models == {}
-    mixed = statistics([case_result("a"), case_result("b", llm_backend="stub", case_type="odd")])
-    assert (mixed.all_authored, mixed.authored, mixed.models) == (False, 1, {"anthropic/m-1": 1})
-    intervals = {group.value: group.interval for group in mixed.grouped()["case_type"]}
-    assert (intervals, mixed.overall.interval) == ({"odd": None, "plain": wilson_interval(1, 1)}, None)
-
-
-def test_groups_are_listed_in_the_order_of_a_reader_without_tags() -> None:
-    labels = (("expert", "b"), ("easy", "a"), ("hard", "b"), ("medium", "a"), ("odd", "a"))
-    common: dict[str, Any] = {"facets": {"colour": "red", "case_type": "false"}, "tags": ("t", "t")}
-    results = [case_result(difficulty=level, case_type=case_type, **common) for level, case_type in labels]
-    numbers = numbers_of(results, [gate("completeness", min=1.0, by="tag")])
-    groups = {name: [row.value for row in rows] for name, rows in numbers.statistics().grouped().items()}
-    levels = ["easy", "medium", "hard", "expert", "odd"]
-    assert list(groups.items()) == [("case_type", ["a", "b"]), ("difficulty", levels), ("colour", ["red"])]
+def test_a_rule_of_trials_is_a_known_one() -> None:
+    rules: list[Any] = ["most", "", 3, {}, {"at_least": 0}, {"at_least": True}, {"at_least": 1, "x": 1}]
+    for rule in rules:
+        with pytest.raises(TrialsRuleError, match="expected mean, all, any, or at_least with a whole number of 1 or"):
+            fold_case(trials("a", 1.0, 1.0), rule)
+        with pytest.raises(TrialsRuleError):
+            trials_rule_of(run(settings={"trials_rule": rule}))
+    assert (trials_rule_of(run()), trials_rule_of(run(), "all")) == ("mean", "all")
+    assert trials_rule_of(run(settings={"trials_rule": {"at_least": 2}}), "all") == {"at_least": 2}
 
 
 METRICS = ("pass_rate", "mean_score", "over_refusal_rate", "valid_rate")
@@ -257,29 +232,15 @@ def test_mcnemar_is_scipys_binomial_test(lost: int, won: int) -> None:
     assert mcnemar_p_value(5_000, 5_200) == pytest.approx(2 * binom.cdf(5_000, 10_200, 0.5))
 
 
-def mean_of(values: list[float], clusters: Collection[Sequence[float]] = ()) -> PairedMean:
-    mean = paired_mean(values, clusters)
-    assert mean is not None
-    return mean
-
-
-def ends(mean: PairedMean) -> tuple[float, float]:
-    assert mean.low is not None
-    assert mean.high is not None
-    return mean.low, mean.high
-
-
 @settings(max_examples=30)
 @given(st.lists(st.lists(CHANGES, min_size=1, max_size=3), min_size=2, max_size=12))
 def test_the_interval_is_students_with_one_more_cluster_of_each_extreme(groups: list[list[float]]) -> None:
     values = [value for group in groups for value in group]
     alone = [group[0] for group in groups if len(group) == 1]
-    mean = mean_of(alone, [group for group in groups if len(group) > 1])
-    assert mean == mean_of([], groups)
-    assert mean.clusters == len(groups)
-    assert mean.mean == pytest.approx(fmean(values))
-    low, high = ends(mean)
-    assert -1 <= low < high <= 1
+    mean = paired_mean(alone, [group for group in groups if len(group) > 1])
+    assert mean == paired_mean([], groups)
+    assert mean is not None
+    assert (mean.clusters, mean.mean) == (len(groups), pytest.approx(fmean(values)))
     # as many groups of one size as have the same weight
     count = len(values) ** 2 / sum(len(group) ** 2 for group in groups)
     size = len(values) / count
@@ -294,48 +255,37 @@ def test_the_interval_is_students_with_one_more_cluster_of_each_extreme(groups: 
         below, method = student.ppf(0.975, count - 1) * error, "t"
         above, reach = below, below + norm.ppf(0.8) * error
         assert mean.detectable == (pytest.approx(reach) if reach <= 1 else None)
-    assert (low, high) == pytest.approx((max(-1, mean.mean - below), min(1, mean.mean + above)), abs=1e-9)
-    assert mean.method == method
+    low, high = max(-1, mean.mean - below), min(1, mean.mean + above)
+    assert (mean.low, mean.high, mean.method) == (pytest.approx(low, abs=1e-9), pytest.approx(high, abs=1e-9), method)
 
 
-def test_many_pairs_get_the_normal_interval() -> None:
-    values = [math.sin(number) + math.cos(number) / 9 for number in range(5_000)]
-    error = stdev(values) / math.sqrt(len(values))
-    assert ends(mean_of(values)) == pytest.approx(norm.interval(0.95, fmean(values), error), abs=1e-3)
-
-
-@pytest.mark.parametrize("pairs", [8, 12, 24, 50])
+@pytest.mark.parametrize("pairs", [8, 50])
 @pytest.mark.parametrize("kind", KINDS)
 def test_the_interval_covers_the_true_mean(kind: str, pairs: int) -> None:
     assert coverage(kind, ends_of(kind, pairs, draws=400)) >= 0.93
 
 
-@pytest.mark.parametrize("n", [8, 12, 20, 50, 120])
-def test_the_interval_covers_every_rate_of_flips(n: int) -> None:
-    ends_of = [ends(mean_of([-1.0] * lost + [0.0] * (n - lost))) for lost in range(n + 1)]
-    covered = {
-        rate: sum(binom.pmf(lost, n, rate) for lost, (low, high) in enumerate(ends_of) if low <= -rate <= high)
-        for rate in (number / 100 for number in range(1, 100))
-    }
-    assert min(covered.values()) >= 0.93, min(covered.items(), key=lambda item: item[1])
-
-
-def test_impossible_counts_and_one_cluster_have_no_interval_and_no_estimate() -> None:
-    assert wilson_interval(0, 0) is None
+def test_impossible_counts_and_one_cluster_have_no_interval_and_many_pairs_the_normal_one() -> None:
+    assert (wilson_interval(0, 0), paired_mean([])) == (None, None)
     for k, n, confidence in ((-1, 2, 0.95), (3, 2, 0.95), (0, -1, 0.95), (1, 2, 1.0), (1, 2, 0.0)):
         with pytest.raises(ValueError, match=r"expected 0 <= k <= n|expected a confidence between"):
             wilson_interval(k, n, confidence)
-    mean = mean_of([], [[0.0, 1.0, 1.0]])
-    assert mean.mean == pytest.approx(2 / 3)
-    assert (mean.low, mean.high, mean.method) == (None, None, "none")
-    equal = mean_of([0.25] * 3)
-    assert (equal.mean, equal.method, equal.detectable) == (0.25, "exact", None)
-    # a share of others up to this has a chance of 5 % that a sample of three shows none: all are lost, or all are won
-    share = 1 - 0.05 ** (1 / 3)
-    assert ends(equal) == pytest.approx(((1 - share) * 0.25 - share, (1 - share) * 0.25 + share))
-    assert ends(mean_of([0.0] * 12)) == pytest.approx((-0.2209, 0.2209), abs=1e-4)
-    assert ends(mean_of([-1.0] * 3)) == pytest.approx((-1.0, 0.2632), abs=1e-4)
-    assert paired_mean([]) is None
+    mean = paired_mean([], [[0.0, 1.0, 1.0]])
+    assert mean is not None
+    assert (mean.mean, mean.low, mean.high, mean.method) == (pytest.approx(2 / 3), None, None, "none")
+    values = [math.sin(number) + math.cos(number) / 9 for number in range(5_000)]
+    many = paired_mean(values)
+    assert many is not None
+    expected = norm.interval(0.95, fmean(values), stdev(values) / math.sqrt(len(values)))
+    assert (many.low, many.high) == pytest.approx(expected, abs=1e-3)
+
+
+def test_durations_and_intervals_have_the_unit_of_a_reader() -> None:
+    assert [format_duration(milliseconds) for milliseconds in (750, 3200, 750_000)] == ["750 ms", "3.2 s", "12.5 min"]
+    interval = Interval(0.25, 0.5, "95 % Wilson")
+    shares: list[dict[str, Any]] = [{"count": 1, "total": 4}, {"number": 0.3}]
+    figures = (Figure(name="n", definition="d", interval=interval, **value) for value in shares)
+    assert list(map(figure_interval, figures)) == ["25.0 % to 50.0 % (95 % Wilson)", "0.25 to 0.5 (95 % Wilson)"]
 
 
 POINTS = st.sampled_from([0.0, 0.25, 0.75, 0.8, 1.0])
@@ -393,113 +343,6 @@ def test_a_rule_decides_on_a_case_in_any_order_of_its_trials(scores: list[float]
     assert fold_case(trials("a", 1.0, 0.7, 0.7), "mean").score.verdict == "passed"
 
 
-def test_a_trial_without_a_score_decides_on_its_case_and_a_quarantine_before_all() -> None:
-    good = [*trials("a", 1.0), *trials("a", 1.0, first=2)]
-    for verdict, rule in product(("error", "vacuous", "not_run"), RULES):
-        broken = case_result("a", verdict, trial=1, kind="timeout", message="after 5 s")
-        case = fold_case([good[0], broken, good[1]], rule)
-        assert (case.score.verdict, case.score.score, case.score.kind) == (verdict, None, "timeout")
-        assert case.score.message == "trial 2 of 3: after 5 s"
-        assert fold_case([good[1], good[0], broken], rule) == case
-    results = [case_result("a", "not_run", trial=0), case_result("a", "error", trial=1), *trials("a", 1.0, first=2)]
-    assert fold_case(results).score.verdict == "error"
-    hole = case_result("a", "known_hole", trial=0, kind="xfail", score=0.2, threshold=0.8)
-    (case,) = fold_trials([hole, case_result("a", "error", trial=1, kind="timeout")])
-    assert (case.score.verdict, case.score.kind, case.score.quarantined, case.score.score) == (
-        "known_hole",
-        "xfail",
-        True,
-        None,
-    )
-
-
-def test_an_unknown_rule_is_an_error() -> None:
-    rules: list[Any] = ["most", "", 3, {}, {"at_least": 0}, {"at_least": True}, {"at_least": 1, "x": 1}]
-    for rule in rules:
-        with pytest.raises(TrialsRuleError, match="expected mean, all, any, or at_least with a whole number of 1 or"):
-            fold_case(trials("a", 1.0, 1.0), rule)
-        with pytest.raises(TrialsRuleError):
-            trials_rule_of(run(settings={"trials_rule": rule}))
-    assert (trials_rule_of(run()), trials_rule_of(run(), "all")) == ("mean", "all")
-    assert trials_rule_of(run(settings={"trials_rule": {"at_least": 2}}), "all") == {"at_least": 2}
-
-
-def test_only_trials_of_one_file_and_of_different_numbers_are_folded() -> None:
-    single = [case_result("a"), case_result("a", "failed"), case_result("b")]
-    assert fold_trials(single) == single
-    assert statistics(single).trials is None
-    two_files = [*trials("a", 1.0, 1.0), *trials("a", 0.0, 0.0, file="other")]
-    assert [case.score.verdict for case in fold_trials(two_files)] == ["passed", "failed"]
-    assert len(fold_trials([*trials("a", 1.0, 1.0), *trials("a", 0.0, first=1)])) == 3
-
-
-def test_the_worst_trial_decides_on_yes_or_no() -> None:
-    refused = case_result(
-        "a", trial=0, decision="refuse", refused=True, expects_refusal=True, utility=True, match_depth=10
-    )
-    unsafe = changed(refused, trial=1, decision="comply_unsafe", refused=False, utility=False, match_depth=4)
-    results = [refused, unsafe]
-    (case,) = fold_trials(results)
-    assert (case.score.decision, case.score.refused, case.score.utility, case.score.match_depth) == (
-        "comply_unsafe",
-        False,
-        False,
-        4,
-    )
-    assert fold_trials([changed(results[0], decision="comply_safe"), results[1]])[0].score.decision == "comply_unsafe"
-    needless = [changed(result, expects_refusal=False, refused=result.attempt.trial == 1) for result in results]
-    assert fold_trials(needless)[0].score.refused is True
-    good, bad = (changed(each, answer=str(each.score.score), duration_ms=2, cached=1) for each in trials("a", 1.0, 0.0))
-    (case,) = fold_trials([changed(good, timestamp="2"), changed(bad, timestamp="1")])
-    assert (case.score.answer, case.attempt.timestamp, case.attempt.duration_ms, case.attempt.cached) == (
-        "0.0",
-        "2",
-        4,
-        2,
-    )
-
-
-@given(CASES, st.sampled_from(RULES), st.randoms(use_true_random=False))
-def test_rates_count_cases(cases: dict[str, list[float]], rule: Any, random: Random) -> None:
-    results = trials_of(cases)
-    passed = sum(fold_case(trials(name, *scores), rule).score.verdict == "passed" for name, scores in cases.items())
-    numbers = statistics(random.sample(results, len(results)), trials_rule=rule)
-    assert numbers == statistics(results, trials_rule=rule)
-    assert (numbers.totals.selected, numbers.overall.n, numbers.overall.passed) == (len(cases), len(cases), passed)
-    assert numbers.overall.interval == wilson_interval(passed, len(cases))
-    assert numbers.overall.mean_score == pytest.approx(fmean(map(fmean, cases.values())))
-    complete, rate = check(results, [COMPLETE, gate("pass_rate", min=0.5)], trials_rule=rule)
-    assert complete.text.startswith(f"completeness {len(cases)} / {len(cases)}")
-    assert rate.observed == passed / len(cases)
-    figures = numbers.trials
-    assert figures is not None
-    assert (figures.attempts, figures.cases) == (len(results), len(cases))
-    for row in figures.passes:
-        counts = [(len(scores), sum(score >= 0.8 for score in scores)) for scores in cases.values()]
-        assert row.at_k == pytest.approx(fmean(pass_at_k(n, c, row.k) for n, c in counts))
-        assert row.hat_k == pytest.approx(fmean(pass_hat_k(n, c, row.k) for n, c in counts))
-
-
-def test_figures_count_cases_without_errors_and_list_few_numbers_of_trials() -> None:
-    results = [*trials("a", 1.0, 0.0), *trials("b", 1.0), case_result("b", "error", trial=1, message="down")]
-    numbers = statistics(results)
-    assert (numbers.totals.verdicts["error"], numbers.overall.n) == (1, 1)
-    assert numbers.trials is not None
-    assert (numbers.trials.cases, numbers.trials.attempts) == (1, 2)
-    (result,) = check(results, [COMPLETE])
-    assert result.text == "completeness 1 / 2 = 50.0 % < min 100.0 %: FAIL"
-    results = [result for number in range(58) for result in trials(f"c{number}", 1.0, 1.0, decision="refuse")]
-    (result,) = check(results, [gate("attack_success_rate", max=0.05, confidence=0.95)])
-    assert "0 / 58 = 0.0 %, exact one-sided 95 % upper bound 5.03 %" in result.text
-    many = statistics(trials("a", *[1.0] * 30)).trials
-    assert many is not None
-    assert [row.k for row in many.passes] == [1, 2, 3, 4, 5, 10, 20, 30]
-    # scripted answers have no standard error
-    scripted = statistics([result for name in "ab" for result in trials(name, 1.0, 0.0, llm_backend="stub")]).trials
-    assert scripted is not None
-    assert (scripted.standard_error, scripted.mean_score) == (None, 0.5)
-
-
 def compare_runs(before: list[Result], after: list[Result], use: Any = iter, **changes: Any) -> Comparison:
     one, other = (StoredRun(source="f", run=run(**changes), results=tuple(each)) for each in (before, after))
     return compare(one, other, use)
@@ -521,7 +364,9 @@ def test_a_comparison_pairs_cases(before: dict[str, list[float]], after: dict[st
 
 def test_what_a_comparison_reads_is_given_away_in_turn_and_to_its_end() -> None:
     cases = [f"c{number:03}" for number in range(200)]
-    before, after = (trials_of({name: [1.0, 0.0] for name in each}) for each in (cases[20:], cases[:-20]))
+    few, early, late, whole = (
+        trials_of({name: [1.0, 0.0] for name in each}) for each in (cases[:5], cases[:-20], cases[20:], cases)
+    )
     read: list[Result] = []
     ahead, sides = list[int](), list[int]()
 
@@ -535,22 +380,17 @@ def test_what_a_comparison_reads_is_given_away_in_turn_and_to_its_end() -> None:
             ahead.append(len(read) - number)
             sides.append(1 if is_later else -1)
 
-    one, other = (StoredRun(source="f", run=run(), results=stream(each)) for each in (before, after))
-    whole = compare(one, other, take)
-    assert (sides.count(-1), sides.count(1)) == (len(before), len(after))
-    # what waits, for its use or for the other run, does not grow with the run
-    assert max(*ahead, *map(abs, accumulate(sides))) <= 9
-    ahead.clear()
-    few, all_cases = (trials_of({name: [1.0, 0.0] for name in each}) for each in (cases[:5], cases))
-    for before, after in (few, all_cases), (all_cases, few):
+    for before, after in ((late, early), (few, whole), (whole, few)):
         read.clear()
-        one, other = (StoredRun(source="f", run=run(), results=stream(each)) for each in (before, after))
-        compare(one, other, take)
-    assert max(ahead) <= 9
-    before, after = (trials_of({name: [1.0, 0.0] for name in each}) for each in (cases[20:], cases[:-20]))
-    for use in (next, iter, lambda results: list(zip(results, range(7), strict=False))):
-        comparison = compare_runs(before, after, use=use)
-        assert (comparison.cases, comparison.common) == (whole.cases, whole.common) == ((180, 180), 160)
+        sides.clear()
+        compare(*(StoredRun(source="f", run=run(), results=stream(each)) for each in (before, after)), take)
+        assert (sides.count(-1), sides.count(1)) == (len(before), len(after))
+        # what waits for its use does not grow with the run, nor what waits for the other run
+        assert max(ahead) <= 9
+        assert before is not late or max(map(abs, accumulate(sides))) <= 9
+    for use in (take, next, iter, lambda results: list(zip(results, range(7), strict=False))):
+        comparison = compare_runs(late, early, use=use)
+        assert (comparison.cases, comparison.common) == ((180, 180), 160)
 
 
 @pytest.mark.parametrize("later", [False, True])
@@ -567,14 +407,16 @@ def test_no_use_of_a_comparison_hides_that_a_run_is_damaged(later: bool) -> None
         hide(results)
         raise ZeroDivisionError
 
+    sound = StoredRun(source="f", run=run(), results=trials("a", 1.0))
     for use in (hide, fail, iter):
-        runs = {side: StoredRun(source="f", run=run(), results=trials("a", 1.0)) for side in (False, True)}
-        runs[later] = replace(runs[later], results=damaged())
+        runs = [sound, sound]
+        runs[later] = replace(sound, results=damaged())
         with pytest.raises(StoredRunError, match="damaged"):
-            compare(runs[False], runs[True], use)
+            compare(*runs, use)
 
 
-OTHER_RULES = [
+# trials and their rule before and now, and whether the runs can't be compared
+OTHER_RULES: list[tuple[Any, Any, bool]] = [
     ((1, None), (5, "mean"), False),
     ((3, "mean"), (5, "mean"), False),
     ((1, None), (5, "any"), True),
@@ -582,14 +424,6 @@ OTHER_RULES = [
     ((3, {"at_least": 2}), (3, {"at_least": 2}), False),
     ((1, "all"), (1, "any"), False),
 ]
-
-
-def test_durations_and_intervals_have_the_unit_of_a_reader() -> None:
-    assert [format_duration(milliseconds) for milliseconds in (750, 3200, 750_000)] == ["750 ms", "3.2 s", "12.5 min"]
-    interval = Interval(0.25, 0.5, "95 % Wilson")
-    shares: list[dict[str, Any]] = [{"count": 1, "total": 4}, {"number": 0.3}]
-    figures = (Figure(name="n", definition="d", interval=interval, **value) for value in shares)
-    assert list(map(figure_interval, figures)) == ["25.0 % to 50.0 % (95 % Wilson)", "0.25 to 0.5 (95 % Wilson)"]
 
 
 def test_runs_by_other_rules_are_not_comparable() -> None:

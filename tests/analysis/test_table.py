@@ -8,7 +8,9 @@ from typing import Any
 import pytest
 
 from pytest_packbench import FigureRow, FigureSums, SumsByModel
-from pytest_packbench.model.suite import AUTHORED
+from tests.unit.run_builders import data
+
+DATA: dict[str, Any] = data("table.yaml")
 
 Shown = dict[str, Any]
 # what cases show: the right ones, of which one is not known; points; words
@@ -65,12 +67,7 @@ def test_sums_do_not_depend_on_the_order() -> None:
     assert len(found) == 1
 
 
-LISTED: list[tuple[str, tuple[bool, bool, bool]]] = [
-    ("always", (True, True, True)),
-    ("measured", (False, True, True)),
-    ("counted", (False, False, True)),
-    ("never", (False, False, False)),
-]
+LISTED: Any = DATA["listed"]
 
 
 @pytest.mark.parametrize(("when", "shown"), LISTED)
@@ -86,14 +83,7 @@ def test_a_row_says_when_it_is_listed_and_when_a_headline(when: Any, shown: tupl
         assert (figure.headline, figure.note) == (is_shown, "" if cases else "nobody asked")
 
 
-INTERVALS: list[tuple[str, tuple[bool | None, ...], str | None]] = [
-    ("task", (True,), "95 % Wilson, clustered by task"),
-    ("task", (True, None), "95 % Wilson, clustered by task"),
-    # answers of a script, or of which nobody knows who gave them
-    ("task", (True, False), None),
-    ("task", (None,), None),
-    ("", (True,), None),
-]
+INTERVALS: Any = DATA["intervals"]
 
 
 @pytest.mark.parametrize(("shared", "sampled", "method"), INTERVALS)
@@ -106,24 +96,13 @@ def test_only_a_share_of_sampled_answers_has_an_interval(
     assert (mean.interval, share.group, share.name) == (None, "g", "right, all")
 
 
-WRITERS: list[tuple[list[tuple[Any, Any]], list[tuple[str, int | None, bool]]]] = [
-    ([("openai", "a"), ("openai", "a")], [("g", 2, True)]),
-    (
-        [("openai", "b"), ("openai", "a"), ("ollama", "b")],
-        [(f"g: {who}", 1, True) for who in ("ollama / b", "openai / a", "openai / b")],
-    ),
-    # people wrote them, whoever did
-    ([(AUTHORED, "a"), (AUTHORED, None)], [("g", 2, False)]),
-    ([(AUTHORED, "a"), (None, None)], [("g: not known", 1, True), (f"g: {AUTHORED}", 1, False)]),
-]
+WRITERS: Any = DATA["writers"]
 
 
 @pytest.mark.parametrize(("writers", "shown"), WRITERS)
-def test_answers_of_models_and_of_people_are_never_added_up(
-    writers: list[tuple[Any, Any]], shown: list[tuple[str, int | None, bool]]
-) -> None:
+def test_answers_of_models_and_of_people_are_never_added_up(writers: list[Any], shown: list[Any]) -> None:
     each, sums = row(group="g"), SumsByModel("task")
     for number, (backend, model) in enumerate(writers):
         sums.of({"llm_backend": backend, "llm_model": model}).add([each], CASES[0], f"cluster {number}")
-    found = [(figure.group, figure.total, figure.interval is not None) for figure in sums.figures([each])]
+    found = [[figure.group, figure.total, figure.interval is not None] for figure in sums.figures([each])]
     assert found == shown

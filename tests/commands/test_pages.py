@@ -24,7 +24,7 @@ from pytest_packbench.runs.journal import Journal
 from pytest_packbench.runs.reading import open_run
 from pytest_packbench.runs.writing import RunWriter
 from pytest_packbench.testing import case
-from tests.unit.run_builders import case_result, changed
+from tests.unit.run_builders import case_result, changed, data
 from tests.unit.stored_runs import EMPTY_CASE, recorded_result, run_of, suite
 
 if TYPE_CHECKING:
@@ -34,6 +34,8 @@ if TYPE_CHECKING:
     from pytest_packbench.model.result import Result
 
     Command = Callable[..., tuple[int, str, str]]
+
+DATA: dict[str, Any] = data("pages.yaml")
 
 
 NAMES = ("a", "b", "c", "d")
@@ -57,11 +59,7 @@ def results(*failed: str, case_sha256: str = "a" * 64) -> list[Result]:
     ]
 
 
-CONTROLS: dict[str, Any] = {
-    **dict.fromkeys(("present", "selected", "as_written"), 1),
-    **dict.fromkeys(("deviates", "broken", "not_run"), 0),
-    "wrong": [],
-}
+CONTROLS: Any = DATA["controls"]
 
 
 class Project:
@@ -146,24 +144,6 @@ def rows_of(page: str) -> list[dict[str, Any]]:
     ]
 
 
-def test_the_page_of_a_run_shows_what_was_stored_with_the_texts_of_the_suite(
-    project: Project, page_of: Callable[..., str]
-) -> None:
-    earlier = project.run(1, results())
-    folder = project.run(2, results("b"))
-    (project.root / "toy" / "cases" / "b.json").write_text('{"id": "b of the suite"}', encoding="utf-8")
-    page = page_of(folder, code=1)
-    text = text_of(page)
-    assert "FAILED, 3 of 4 judged cases passed" in text
-    assert "pass_rate FAIL 3 / 4 = 75.0 % < min 90.0 %, 95 % Wilson interval 30.1 % to 95.4 %" in text
-    assert {row["case_id"]: row["verdict"] for row in rows_of(page)}["b"] == "failed"
-    (details,) = data_of(page, "details-0")
-    assert '{"id":"b of the suite"}' in details
-    assert '["passed"]' in details
-    assert earlier.name in page
-    assert "texts of its cases" not in text
-
-
 @pytest.mark.parametrize(("stored", "shown"), [({}, True), ({"record_prompts": False}, False)])
 def test_a_run_that_keeps_no_prompts_shows_none(
     project: Project,
@@ -183,15 +163,7 @@ def test_a_run_that_keeps_no_prompts_shows_none(
 
 @pytest.mark.parametrize(
     ("stored", "shown"),
-    [
-        ("", True),
-        ("--packbench-target='cmd:run a, b' --packbench-trials=3", True),
-        ("--packbench-model='it'\"'\"'s'", True),
-        ("--packbench-mode=live; rm", False),
-        ("--packbench-mode=$(rm)", False),
-        ("-p other", False),
-        ("--packbench-base-url=https://other.example/v1", False),
-    ],
+    DATA["reruns"],
 )
 def test_the_command_of_a_case_repeats_the_run(
     project: Project, page_of: Callable[..., str], stored: Any, shown: bool
@@ -214,10 +186,9 @@ def test_a_run_whose_suite_is_absent_or_changed_has_a_page_that_says_so(
     assert "The scoring rules of the suite or its pack have changed since this run." in text
     assert "pass_rate FAIL 3 / 4 = 75.0 % < min 90.0 %" in text
     rules.unlink()
-    page = page_of(folder, code=1)
-    assert "The suite of this run can't be read, so the texts of its cases are missing" in text_of(page)
-    assert "FAILED, 3 of 4 judged cases passed" in text_of(page)
-    assert "{}" not in data_of(page, "details-0")[0]
+    text = text_of(page_of(folder, code=1))
+    assert "The suite of this run can't be read, so the texts of its cases are missing" in text
+    assert "FAILED, 3 of 4 judged cases passed" in text
 
 
 def test_what_a_report_decided_is_never_shown_as_better(
@@ -227,7 +198,11 @@ def test_what_a_report_decided_is_never_shown_as_better(
     assert "PASSED, 4 of 4" in text_of(page_of(folder))
     project.edit(folder, lambda stored: stored["gates"][1].update(passed=False, text="pass_rate: FAIL"))
     assert "Gate pass_rate: FAIL" in text_of(page_of(folder, code=1))
-    project.edit(folder, lambda stored: stored["gates"][1].update(passed=True, text="pass_rate: PASS"))
+    # as in a shard
+    project.edit(folder, lambda stored: stored["gates"][1].update(judged=False, observed=None))
+    text = text_of(page_of(folder, code=1))
+    assert ("Gates 1 of 2 passed, 1 not judged" in text, "not judged" in text) == (True, True)
+    project.edit(folder, lambda stored: stored["gates"][1].update(passed=True, judged=True, text="pass_rate: PASS"))
     project.edit(folder, lambda stored: stored.update(status="failed"))
     text = text_of(page_of(folder, code=1))
     assert "FAILED, 4 of 4 judged cases passed" in text
@@ -245,25 +220,7 @@ def test_what_a_report_decided_is_never_shown_as_better(
 
 FIGURE = {"name": "cost", "definition": "What it costs."}
 # what replaces a value of the header, and what each reader of it says
-WRONG: dict[str, tuple[Any, str]] = {
-    "status": ("pased", "got \"pased\"; expected 'passed', 'failed' or 'partial'; did you mean \"passed\"?"),
-    "overall/n": ("x", 'got "x"; expected an integer'),
-    "overall/mean_score": (2, "got 2; expected 1 or less"),
-    "totals/verdicts": ({"passed": -1}, "/passed: got -1; expected 0 or more"),
-    "models": (["m"], 'got ["m"]; expected an object'),
-    "rerun": (["--packbench-mode=live"], 'got ["--packbench-mode=live"]; expected a string'),
-    "gates": (None, "got null; expected a list"),
-    "gates/0/passed": (1, "got 1; expected true or false"),
-    "gates/0/observed": ("1", 'got "1"; expected a number'),
-    "figures": ([{}], '/0/name: the key "name" is missing; add it'),
-    "figures/0": ({**FIGURE, "number": "1"}, '/number: got "1"; expected a number'),
-    "figures/0/interval": ({"low": True, "high": 1, "method": "m"}, "/low: got true; expected a number"),
-    "figures/0/count": (1.5, "got 1.5; expected an integer"),
-    "policy_changes": ({"base": "main", "changes": [1]}, "/changes/0: got 1; expected an object"),
-    "comparison": ({"requested": 1}, "/requested: got 1; expected a string"),
-    "controls": ({**CONTROLS, "present": True}, "/present: got true; expected an integer"),
-    "policy": ({"version": 1}, '/config: the key "config" is missing; add it'),
-}
+WRONG: Any = DATA["wrong"]
 
 
 @pytest.mark.parametrize("key", WRONG)
@@ -310,20 +267,6 @@ def test_keys_of_later_versions_are_ignored(project: Project, page_of: Callable[
     before = page_of(folder, code=1)
     project.edit(folder, change)
     assert text_of(page_of(folder, code=1)) == text_of(before)
-
-
-def test_the_stored_page_of_a_shard_has_no_gate_that_passed(
-    project: Project, page_of: Callable[..., str], packbench: Command
-) -> None:
-    shard = {"gate": "suite", "shard": "1/2"}
-    folder = project.run(1, results(), settings=shard, partial="shard 1/2: 4 of 9 cases")
-    project.edit(folder, lambda stored: [gate.update(judged=False, observed=None) for gate in stored["gates"]])
-    text = text_of(page_of(folder))
-    assert "4 of 4 judged cases passed" in text
-    assert "Gates 0 of 2 judged What" in text
-    assert ("PASS " in text, text.count("not judged")) == (False, 2)
-    project.edit(folder, lambda stored: stored["gates"][0].update(judged="no"))
-    assert packbench("report", folder, "--html", "x.html")[0] == 2
 
 
 @pytest.mark.parametrize(("most", "shown"), [(1, "b"), (3, "abd"), (4, "abcd")])
@@ -404,31 +347,6 @@ def test_the_comparison_of_a_stored_run_is_shown_as_its_report_states_it(
     assert "There is none." in text_of(page_of(missing))
 
 
-def test_changes_of_the_acceptance_policy_are_shown_as_stored(project: Project, page_of: Callable[..., str]) -> None:
-    folder = project.run(1, results())
-    change = {"what": "threshold lowered", "file": "suite.yaml", "key": "thresholds", "old": ["6911.10"], "new": None}
-    stored: dict[str, Any] = {"base": "main", "failed": True, "changes": [change], "problems": [], "notes": []}
-    project.edit(folder, lambda report: report.update(policy_changes=stored))
-    text = text_of(page_of(folder, code=1))
-    assert 'threshold lowered: suite.yaml: thresholds: ["6911.10"] -> null: FAIL' in text
-    assert "1 change not allowed since main" in text
-
-
-def test_a_merged_run_has_its_page(project: Project, packbench: Command) -> None:
-    before = project.run(1, results(case_sha256=EMPTY_CASE))
-    found = results("b", case_sha256=EMPTY_CASE)
-    parts = [
-        project.run(number, part, partial="2 of 4 cases selected") for number, part in ((2, found[:2]), (3, found[2:]))
-    ]
-    code, out, _ = packbench("merge", *parts, "--root", "storage", "--baseline", before)
-    folder = project.reports / "toy" / out.strip().rpartition("/")[2]
-    page = (folder / "report.html").read_text("utf-8")
-    assert code == 1
-    assert "FAILED, 3 of 4 judged cases passed" in text_of(page)
-    assert "New failures: 1" in text_of(page)
-    assert {row["case_id"]: row["change"] for row in rows_of(page)}["b"] == "new_failure"
-
-
 ODD = """
 from pytest_packbench import Metrics
 from pytest_packbench.packs.generic.pack import GenericPack
@@ -482,20 +400,21 @@ def passed_over(number: int) -> str:
 
 def test_open_takes_no_run_that_latest_does_not_name(project: Project, packbench: Command) -> None:
     partial = project.run(1, results(), partial="1 of 4 cases selected")
-    advice = f"pass its folder to open {partial.relative_to(project.reports.parent.parent)}"
+    home, toy = project.reports.parent.parent, project.reports / "toy"
+    advice = f"pass its folder to open {partial.relative_to(home)}"
     assert packbench("open") == (2, "", f"packbench: no complete run under reports/benchmarks; {advice}\n")
     own = project.run(2, results())
-    printed = f"{own.relative_to(project.reports.parent.parent) / 'report.html'}\n"
     # a page alone, a whole run, one that is partial, and one of another suite that no file names
-    (project.reports / "toy" / ulid(3)).mkdir()
-    shutil.copytree(own, project.reports / "toy" / ulid(4))
+    (toy / ulid(3)).mkdir()
+    shutil.copytree(own, toy / ulid(4))
     project.run(5, results(), partial="1 of 4 cases selected")
     shutil.copytree(own, project.reports / "other" / ulid(1))
     for number in (3, 4, 5):
-        (project.reports / "toy" / ulid(number) / "report.html").write_text("all passed", encoding="utf-8")
+        (toy / ulid(number) / "report.html").write_text("all passed", encoding="utf-8")
+    printed = f"{own.relative_to(home) / 'report.html'}\n"
     assert packbench("open", "--print", "--root", "storage") == (0, printed, passed_over(5))
     # of a time to come, with everything
-    later = project.reports / "toy" / ("7" + "Z" * 25)
+    later = toy / ("7" + "Z" * 25)
     shutil.copytree(own, later)
     assert later.name in packbench("open", "--print")[2]
     for folder in (later, project.reports / "other" / later.name):
@@ -527,28 +446,23 @@ def test_open_opens_the_newest_run_and_makes_its_page(
     nothing = "packbench: no complete run under reports/benchmarks; run a suite, or pass the folder of a run\n"
     assert packbench("open") == (2, "", nothing)
     first, second = project.run(1, results()), project.run(2, results("b"))
-    pages = [folder.relative_to(project.reports.parent.parent) / "report.html" for folder in (first, second)]
-    assert packbench("open", "--root", "storage") == (0, f"{pages[1]}\n", "")
-    assert opened == [(second / "report.html").as_uri()]
-    assert "FAILED, 3 of 4" in text_of((second / "report.html").read_text("utf-8"))
-    (second / "report.html").write_text("as it is", encoding="utf-8")
-    assert packbench("open", "toy/latest", "--print") == (0, f"{pages[1]}\n", "")
-    assert (second / "report.html").read_text("utf-8") == "as it is"
-    assert packbench("open", first)[0] == 0
+    page = second / "report.html"
+    printed = f"{page.relative_to(project.reports.parent.parent)}\n"
+    assert packbench("open", "--root", "storage") == (0, printed, "")
+    assert (opened, "FAILED, 3 of 4" in text_of(page.read_text("utf-8"))) == ([page.as_uri()], True)
+    page.write_text("as it is", encoding="utf-8")
+    assert packbench("open", "toy/latest", "--print") == (0, printed, "")
+    assert page.read_text("utf-8") == "as it is"
     no_browser = "packbench: no browser could be started; open the file yourself\n"
-    assert [packbench("open", first)[2] for _ in range(2)] == [no_browser] * 2
+    assert [packbench("open", first)[2] for _ in range(3)] == ["", no_browser, no_browser]
     for name in ("DISPLAY", "WAYLAND_DISPLAY", "BROWSER"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setattr("sys.platform", "linux")
-    assert packbench("open", first)[2] == no_browser
-    assert len(opened) == 4
+    assert (packbench("open", first)[2], len(opened)) == (no_browser, 4)
     killed = project.reports / "toy" / ulid(9)
     killed.mkdir()
     with Journal(killed / "journal.jsonl") as journal:
         journal.append(case_result("a"))
-    code, out, err = packbench("open", "--print")
-    assert (code, out) == (0, f"{pages[1]}\n")
-    assert err == passed_over(9)
+    assert packbench("open", "--print") == (0, printed, passed_over(9))
     code, out, err = packbench("open", killed)
-    assert (code, out, err.count("\n")) == (2, "", 1)
-    assert "the run did not end" in err
+    assert (code, out, err.count("\n"), "the run did not end" in err) == (2, "", 1, True)

@@ -5,8 +5,6 @@ from __future__ import annotations
 import io
 import json
 import re
-import subprocess
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -28,6 +26,8 @@ if TYPE_CHECKING:
     from tests.conftest import ExpectedTexts
 
     Command = Callable[..., tuple[int, str, str]]
+
+DATA: dict[str, Any] = data("report.yaml")
 
 TITLE = "# packbench report: "
 
@@ -126,13 +126,6 @@ def test_what_is_no_record_is_one_line(report: Command, tmp_path: Path, expected
     expected.check("".join(messages))
 
 
-def test_the_command_reads_standard_input(tmp_path: Path) -> None:
-    command = [sys.executable, "-m", "pytest_packbench", "report", "-"]
-    done = subprocess.run(command, input=line(passed=False), capture_output=True, check=False, cwd=tmp_path)
-    assert (done.returncode, done.stderr) == (1, b"")
-    assert done.stdout.startswith(f"# B0 eval — run {RUN}\n".encode())
-
-
 def test_bad_usage(capsys: pytest.CaptureFixture[str]) -> None:
     caps = ["--max-seconds=-1", "--max-cost=nan"]
     caps += [f"--max-tokens={value}" for value in ("-1", "nan", "inf", "many", "", "1.5")]
@@ -161,15 +154,7 @@ def test_cells_are_escaped(category: str, model: str, run_id: str, test_id: str,
     assert not re.search(r"[<>`*\[\]]", re.sub(r"&(?:lt|gt|amp);|\\.", "", page))
 
 
-DUPLICATES: list[tuple[dict[str, Any], int]] = [
-    ({}, 1),
-    ({"packbench": {"trial": 0}}, 1),
-    ({"run_id": "other"}, 0),
-    ({"test_id": "other"}, 0),
-    ({"run_id": RUN[:-1], "test_id": f"{RUN[-1]}agentdojo:1"}, 0),
-    ({"packbench": {"trial": 1}}, 0),
-    *(({"packbench": {"trial": trial}}, 1) for trial in (-1, 2**40, "1", True, None)),
-]
+DUPLICATES: Any = DATA["duplicates"]
 
 
 def test_a_duplicate_has_the_same_run_test_and_trial_and_the_first_counts() -> None:

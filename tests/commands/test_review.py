@@ -10,20 +10,17 @@ import pytest
 
 from pytest_packbench.cases.load import case_sha256
 from pytest_packbench.commands import main
-from pytest_packbench.packs.registry import builtin
 from pytest_packbench.testing import case, write_case, write_suite
 from tests.unit import tariff_cases
+from tests.unit.run_builders import data
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-RULES = {
-    "criteria": [{"one_of": "/queue"}, {"exact": "/order"}],
-    "thresholds": {"accept": 1.0},
-    "forbidden": ["as a model"],
-}
-SUITE, CRITERIA = {"pack": "generic", "description": "x"}, ({"exact": "/queue"}, {"one_of": "/queue"})
+DATA: dict[str, Any] = data("review.yaml")
+
+RULES: Any = DATA["rules"]
 Json = dict[str, Any]
 
 
@@ -120,27 +117,7 @@ def test_marks_are_shown_as_a_patch_then_written_then_known(folder: Path, review
 
 @pytest.mark.parametrize(
     ("mark", "problem"),
-    [
-        ({"case_sha256": "0" * 64}, "storage/benchmarks/support/cases/plain/a.json has changed since the run 01ABC;"),
-        ({"case": "unknown"}, "suite support has no case with this id;"),
-        (
-            {"result": {"queue": "refunds", "order": 1}},
-            "storage/benchmarks/support/cases/plain/a.json accepts this answer",
-        ),
-        ({"result": {"queue": "refunds", "order": 2}}, "*: the criterion exact /order accepts one value; only one_of"),
-        (
-            {"result": {"queue": "x", "order": 2}},
-            "*: with this answer added the case still fails, score 0.5, threshold 1",
-        ),
-        (
-            {"result": {"queue": "as a model", "order": 1}},
-            "*: with this answer added the case still fails, score 0, threshold 1 (forbidden anywhere: ",
-        ),
-        ({"result": {"refusal": True}}, "*: the case or the answer is a refusal; change expected by hand"),
-        ({"result": {"refusal": {"category": 1}}}, "case a: result/refusal/category: got 1"),
-        ({"result": {"queue": "x", "order": 1}, "answer": "letters"}, "its result has another answer than the page"),
-        ({}, "the mark has no result, which is too long for the page; change expected by hand"),
-    ],
+    DATA["unfit"],
 )
 def test_what_does_not_fit_is_refused_and_the_others_are_written(
     folder: Path, review: Any, mark: Json, problem: str
@@ -241,45 +218,19 @@ def test_an_excluded_case_is_not_excluded_again(folder: Path, review: Any, mark:
     assert error.endswith(f'a.json is excluded already: notes.{name}: "slow"')
 
 
-GOOD = {"version": 1, "suite": "support", "case": "a", "case_sha256": "0" * 64, "mark": "quarantine", "reason": "r"}
+GOOD: Any = DATA["good"]
 GOOD |= {"by": "b", "run_id": "01ABC", "marked_at": "2026-03-01T12:00:00Z"}
 
 
-@pytest.mark.parametrize(
-    ("lines", "problem"),
-    [
-        ([GOOD, "", GOOD], "3: case a is marked at review.jsonl:1 as well; keep one line per case"),
-        ([GOOD, {**GOOD, "mark": "gold_is_wrong"}], "2: case a is marked at review.jsonl:1 as well;"),
-        (
-            [{**GOOD, "mark": "delete"}],
-            "1: /mark: got \"delete\"; expected 'gold_is_wrong', 'also_acceptable' or 'quar",
-        ),
-        ([{**GOOD, "reason": " "}], "1: /reason: "),
-        ([{**GOOD, "by": None}], "1: /by: got null;"),
-        ([{**GOOD, "by": "\ud800"}], "1: /by: "),
-        ([{**GOOD, "version": 2}], "1: /version: got 2;"),
-        ([{**GOOD, "path": "/etc/passwd"}], '1: /path: unknown key "path"'),
-        ([{**GOOD, "suite": "../../other"}], "1: /suite: "),
-        ([{**GOOD, "run_id": "../01"}], "1: /run_id: "),
-        ([{**GOOD, "case": "../a"}], "1: /case: "),
-        ([{**GOOD, "marked_at": "today"}], "1: /marked_at: "),
-        (["{"], "1: column 2: not JSON"),
-        (['{"version": 1, "version": 1}'], '1: duplicate key "version"'),
-        (["[" * 90_000], "1: nested too deeply"),
-        (
-            [{**GOOD, "result": json.loads("[" * 120 + "]" * 120)}],
-            "1: /result/0: nested deeper than 100; remove levels",
-        ),
-        (["NaN"], "1: column 1: NaN is no finite number"),
-        (["[]"], "1: "),
-        ([""], " contains no mark;"),
-        ([{**GOOD, "suite": "unknown"}], 'review.jsonl: unknown suite "unknown"'),
-        ([{**GOOD, "suite": "bundled/tariff"}], "packbench init --from tariff"),
-    ],
-)
+DEEP = {"deep text": "[" * 90_000, "deep result": json.dumps({**GOOD, "result": json.loads("[" * 120 + "]" * 120)})}
+
+
+@pytest.mark.parametrize(("lines", "problem"), DATA["faults"])
 def test_a_file_with_a_fault_changes_nothing(folder: Path, review: Any, lines: list[Any], problem: str) -> None:
     before = files(folder)
-    code, out, (error,) = review(*lines)
+    code, out, (error,) = review(
+        *({**GOOD, **line} if isinstance(line, dict) else DEEP.get(line, line) for line in lines)
+    )
     assert (code, out, files(folder)) == (2, [], before)
     assert problem in error
 
@@ -289,27 +240,7 @@ TWO_ARTICLES = [{"name": name, "preferred_hts": [tariff_cases.RIGHT]} for name i
 
 @pytest.mark.parametrize(
     ("suite", "expected", "key"),
-    [
-        ({}, {}, "preferred_hts"),
-        ({}, {"allowed_hts": ["6402.99.0000"]}, "preferred_hts"),
-        ({"thresholds": {"accept": 0.7}, "allow_pass": "either fits"}, {"allowed_hts": None}, "allowed_hts"),
-        (
-            {},
-            {"must_not_hts": ["6403"]},
-            "forbidden_code 6403.99.6040 is under the forbidden code 6403)",
-        ),
-        (
-            {},
-            {"preferred_hts": [], "expected_accept": False},
-            "(unexpected_acceptance answer (6403.99.6040), expected a",
-        ),
-        (
-            {"thresholds": {"accept": 1.0}},
-            {"preferred_hts": ["6403.99.6040"], "expected_rule": "1"},
-            "deciding_rule no step of the rules decides; expected rule 1)",
-        ),
-        ({}, {"preferred_hts": [], "articles": TWO_ARTICLES}, "expects several articles, so no rule reads this key"),
-    ],
+    DATA["allowed"],
 )
 def test_a_code_is_allowed_where_an_allowed_one_can_pass_else_preferred(
     tmp_path: Path, review: Any, suite: Json, expected: Json, key: str
@@ -332,11 +263,3 @@ def test_a_code_is_allowed_where_an_allowed_one_can_pass_else_preferred(
     else:
         assert code == 1
         assert key in errors[0]
-
-
-def test_packs_tell_pages_whether_an_answer_can_be_accepted() -> None:
-    packs = builtin()
-    exact, listed = (packs["generic"].suite_model.model_validate({**SUITE, "criteria": [rule]}) for rule in CRITERIA)
-    assert [rules.accepts_more for rules in (exact, listed)] == [False, True]
-    others = [packs[name].suite_model(pack=name) for name in ("tariff", "agent_safety")]
-    assert [rules.accepts_more for rules in others] == [True, False]

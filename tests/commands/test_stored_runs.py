@@ -71,8 +71,8 @@ def toy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return folder.parent
 
 
-NO_ID = {"empty": b"", "blank": b"  \n", "a path": b"../../..", "an absolute path": b"/etc", "not UTF-8": b"\xff\xfe"}
-LATEST = {**NO_ID, "too short": b"01A\n", "no such run": f"{GONE}\n".encode(), "none": None}
+LATEST = {"empty": b"", "blank": b"  \n", "a path": b"../../..", "an absolute path": b"/etc", "not UTF-8": b"\xff\xfe"}
+LATEST |= {"too short": b"01A\n", "no such run": f"{GONE}\n".encode()}
 
 
 def test_a_run_is_named_by_suite_and_id_or_by_path_and_one_that_is_not_there_is_one_line(
@@ -92,10 +92,10 @@ def test_a_run_is_named_by_suite_and_id_or_by_path_and_one_that_is_not_there_is_
         lines.append(f"{title}: {last}\n")
 
     for title, text in LATEST.items():
-        (toy / "latest").unlink(missing_ok=True)
-        if text is not None:
-            (toy / "latest").write_bytes(text)
+        (toy / "latest").write_bytes(text)
         refuse(f"latest is {title}", "report", "toy/latest")
+    (toy / "latest").unlink()
+    refuse("latest is none", "report", "toy/latest")
     for name in ("gate", "rescore", "merge"):
         refuse(f"no latest to {name}", name, "toy/latest", "--root", "storage")
     (toy.parents[2] / "file").touch()
@@ -114,144 +114,91 @@ def test_a_run_is_named_by_suite_and_id_or_by_path_and_one_that_is_not_there_is_
     assert "completeness: unknown, because records alone" in packbench("gate", alone, "--root", "storage")[1]
 
 
-def test_gates_and_policies_of_runs_that_do_not_fit_are_one_line(toy: Path, packbench: Run) -> None:
-    root, reports = toy.parents[2] / "storage", toy.parent
-    none = "got no RUNS; expected some, or --policy-from without --baseline and --require"
-    assert packbench("gate") == (2, f"packbench: gate: {none}\n")
-    empty = toy.parents[2] / "empty"
-    empty.mkdir()
+def test_gates_of_runs_that_do_not_fit_are_one_line(toy: Path, packbench: Run) -> None:
+    project, reports = toy.parents[2], toy.parent
+    root = project / "storage"
     advice = "pass --root, or run packbench in the project's folder"
-    none = f"packbench: --policy-from: no suite under {empty}; {advice}\n"
-    assert packbench("gate", "--policy-from", COMPLETE, "--root", "empty") == (2, none)
+    (project / "empty").mkdir()
+    for arguments, problem in {
+        (): "gate: got no RUNS; expected some, or --policy-from without --baseline and --require",
+        ("--policy-from", GONE, "--root", "empty"): f"--policy-from: no suite under {project / 'empty'}; {advice}",
+    }.items():
+        assert packbench("gate", *arguments) == (2, f"packbench: {problem}\n")
     # the same rules under another name
     (root / "other").mkdir()
     (root / "other" / "suite.yaml").write_bytes((root / "toy" / "suite.yaml").read_bytes())
-    other = write(reports, run_of(root, run_id=COMPLETE, suite="other"), [case_result("a", suite="other")], root)
+    write(reports, run_of(root, run_id=COMPLETE, suite="other"), [case_result("a", suite="other")], root)
     earlier = write(reports, run_of(root, run_id=GONE), [case_result("a")], root)
     options = ("--root", "storage", "--require", "toy", "--require", "third")
     code, output = packbench("gate", TOY, f"other/{COMPLETE}", "--baseline", str(earlier), *options)
     assert (code, output.count("FAIL\n")) == (1, 1)
     assert "third: no run of this suite is among RUNS: FAIL" in output
+    forged = case_result("a", "failed", case_type="x\n  pass_rate (case_type y) 9 / 9 = 100.0 %: PASS\x1b[2K")
+    write(reports, run_of(root, run_id="01B"), [forged], root)
+    (line,) = [line for line in packbench("gate", "toy/01B", "--root", "storage")[1].splitlines() if "_type" in line]
+    assert (line.endswith("FAIL"), r"\x1b[2K" in line) == (True, True)
+    # a suite may be named by its folder under the root, and the root by pytest's configuration
+    same = {packbench("lint", name, "--root", "storage")[0] for name in ("toy", "../storage/toy")}
+    assert len(same) == 1
+    code, output = packbench("lint", "bundled/tarif", "--root", "nowhere")
+    assert (code, 'unknown suite "bundled/tarif" (did you mean "bundled/tariff"?)' in output) == (2, True)
+    (project / "pyproject.toml").write_text("[tool.pytest.ini_options]\npackbench_root = 'storage'\n", "utf-8")
+    assert packbench("gate", TOY)[0] == 0
+
+
+def test_a_stored_policy_that_does_not_fit_is_one_line(toy: Path, packbench: Run) -> None:
     policy = ("--policy-from", COMPLETE, "--root", "storage")
-    for arguments in (("gate", TOY, *policy), ("gate", "--rules", "toy", *policy)):
-        code, output = packbench(*arguments)
+    for arguments in ((TOY,), ("--rules", "toy")):
+        code, output = packbench("gate", *arguments, *policy)
         assert (code, f"run {COMPLETE} stores no acceptance policy" in output) == (1, True)
     nothing = "the suite comes from the installed package: nothing is compared"
     assert nothing in packbench("gate", "--rules", "bundled/tariff", *policy)[1]
     path = toy / COMPLETE / "report.json"
     report = json.loads(path.read_text("utf-8"))
-    config = {"thresholds": {"by_type": 1}}
-    empty_parts: dict[str, Any] = {name: {} for name in ("files", "recordings", "settings", "code")}
-    stored = {"version": 1, "config": config, **empty_parts, "baseline": None}
-    report["packbench"] = {"policy": stored, **report["packbench"]}
-    path.write_text(json.dumps(report), encoding="utf-8")
-    code, output = packbench("gate", "--rules", "toy", *policy)
-    assert code == 1
-    assert f"changes not allowed since run {COMPLETE}" in output
+    empty: dict[str, Any] = {name: {} for name in ("files", "recordings", "settings", "code")}
+    whole = {"version": 1, "config": {"thresholds": {"by_type": 1}}, **empty, "baseline": None}
     # a part that is not there would hide what was removed
-    for name in stored.keys() - {"version"}:
-        report["packbench"]["policy"] = {key: value for key, value in stored.items() if key != name}
-        path.write_text(json.dumps(report), encoding="utf-8")
-        code, output = packbench("gate", "--rules", "toy", *policy)
+    for name in whole:
+        stored = {key: value for key, value in whole.items() if key != name or name == "version"}
+        path.write_text(json.dumps({"packbench": {"policy": stored, **report["packbench"]}}), encoding="utf-8")
         problem = f'/packbench/policy/{name}: not a run document: the key "{name}" is missing; add it'
-        assert (code, problem in output) == (1, True), name
-    report["packbench"]["policy"] = stored
-    path.write_text(json.dumps(report), encoding="utf-8")
-    # a suite may be named by its folder under the root, and the root by pytest's configuration
-    assert (
-        packbench("lint", "../storage/toy", "--root", "storage")[0] == packbench("lint", "toy", "--root", "storage")[0]
-    )
-    code, output = packbench("lint", "bundled/tarif", "--root", "nowhere")
-    assert (code, 'unknown suite "bundled/tarif" (did you mean "bundled/tariff"?)' in output) == (2, True)
-    (toy.parents[2] / "pyproject.toml").write_text("[tool.pytest.ini_options]\npackbench_root = 'storage'\n", "utf-8")
-    assert packbench("gate", TOY)[0] == 0
-    (toy / COMPLETE).rename(toy / "moved")
-    other.rename(toy / COMPLETE)
+        told = f"changes not allowed since run {COMPLETE}" if name == "version" else problem
+        code, output = packbench("gate", "--rules", "toy", *policy)
+        assert (code, told in output) == (1, True), name
+    path.write_text(json.dumps(report).replace('"suite": "toy"', '"suite": "other"'), encoding="utf-8")
     assert f"run {COMPLETE} is of suite other; expected a run of toy" in packbench("gate", "--rules", "toy", *policy)[1]
 
 
 def test_a_run_that_can_be_no_baseline_is_refused_and_a_loosened_one_is_shown(toy: Path, packbench: Run) -> None:
     root, reports = toy.parents[2] / "storage", toy.parent
 
-    def set_to(folder: Path | str) -> tuple[int, str]:
+    def set_to(folder: Path) -> tuple[int, str]:
         return packbench("baseline", "set", str(folder), "--reason", "why", "--root", "storage")
 
-    refused = {
+    for folder, problem in {
         root / "toy" / "baseline.json": "is a baseline; expected the folder of a run, or SUITE/latest",
         write(reports, run_of(root, suite="tariff", bundled=True), [], root): "is bundled and can't be changed",
         write(reports, run_of(root, suite="storage/toy"), [], root): 'got "storage/toy"; expected a name, no path',
-    }
-    for folder, problem in refused.items():
+    }.items():
         code, output = set_to(folder)
         assert (code, problem in output, output.count("\n")) == (2, True, 1)
-    cases = [f"c{number}" for number in range(53)]
     for number, verdict in enumerate(("passed", "failed")):
-        facts = run_of(root, run_id=f"01K0000000000000000000000{number}")
-        results = [case_result(name, verdict, case_sha256=EMPTY_CASE) for name in cases]
-        code, output = set_to(write(reports, facts, results, root) / "report.json")
+        results = [case_result(f"c{each}", verdict, case_sha256=EMPTY_CASE) for each in range(53)]
+        code, output = set_to(write(reports, run_of(root, run_id=f"{GONE[:-1]}{number}"), results, root))
         assert code == 0
-    assert "53 points looser" in output
-    assert output.count(": passed before, failed now; ") == 53
+    assert (output.count("53 points looser"), output.count(": passed before, failed now; ")) == (1, 53)
     path = root / "toy" / "baseline.json"
     path.write_text(path.read_text("utf-8").replace('"pack_version": "1"', '"pack_version": "0"'), encoding="utf-8")
     code, output = packbench("baseline", "show", "toy", "--root", "storage")
     assert (code, "the pack has changed since (now generic 1)" in output) == (0, True)
 
 
-def test_no_command_prints_what_a_terminal_obeys_or_a_traceback(
-    toy: Path, packbench: Run, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    root = toy.parents[2] / "storage"
-    (root / "toy" / "cases" / "a.json").write_text(json.dumps({"k\x1b[31m\u202e": 1}), encoding="utf-8")
-    for command in (
-        ["validate", str(root / "toy" / "cases")],
-        ["lint", "toy", "--root", "storage"],
-        ["rescore", TOY, "--root", "storage"],
-        ["gate", "no\x1b[31m\u202e"],
-    ):
-        _, output = packbench(*command)
-        assert (r"\x1b[31m\u202e" in output, "\x1b" in output) == (True, False), command
-    forged = case_result("a", "failed", case_type="x\n  pass_rate (case_type y) 9 / 9 = 100.0 %: PASS\x1b[2K")
-    write(toy.parent, run_of(root, run_id="01B"), [forged], root)
-    _, output = packbench("gate", "toy/01B", "--root", "storage")
-    (line,) = [line for line in output.splitlines() if "case_type" in line]
-    assert line.endswith("FAIL")
-    assert r"\x1b[2K" in line
-
+def test_an_interrupted_command_is_one_line(packbench: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     def interrupt(_arguments: object) -> int:
         raise KeyboardInterrupt
 
     monkeypatch.setattr("pytest_packbench.commands.validate.run_schema", interrupt)
     assert packbench("schema", "case") == (2, "packbench: interrupted\n")
-
-
-def test_history_lists_damaged_and_unfinished_runs_beside_the_others(
-    tmp_path: Path, packbench: Run, expected: ExpectedTexts
-) -> None:
-    root = suite(tmp_path, "a")
-    names = [f"01R{number:023d}" for number in range(4)]
-    results = [case_result("a", trial=number) for number in range(3)]
-    for number in range(3):
-        write(tmp_path, run_of(root, run_id=names[number]), [*results, case_result("b", "error")], root)
-    (tmp_path / "toy" / names[1] / "report.json").write_text("{", encoding="utf-8")
-    (tmp_path / "toy" / names[3]).mkdir()
-    with Journal(tmp_path / "toy" / names[3] / "journal.jsonl") as journal:
-        journal.append(case_result("a"))
-    (tmp_path / "toy" / ".01R9.tmp").mkdir()
-    code, output = packbench("history", "toy", "--output", str(tmp_path))
-    assert code == 0
-    expected.check(output.replace(str(tmp_path), "TMP").replace(run_of(root).suite_sha256[:12], "RULES"), "md")
-    assert packbench("history", "toy", "--output", str(tmp_path), "--limit", "2")[1].count("\n| 01R") == 2
-    report = tmp_path / "toy" / names[0] / "report.json"
-    endless = re.sub(r'"selected": ?\d+', '"selected": 1e999', report.read_text("utf-8"))
-    assert "1e999" in endless
-    report.write_text(endless, "utf-8")
-    assert packbench("history", "toy", "--output", str(tmp_path))[0] == 0
-    for number in (0, 2):
-        (tmp_path / "toy" / names[number] / "report.json").write_text('{"packbench": {"version": true}}', "utf-8")
-    code, output = packbench("history", "toy", "--output", str(tmp_path), "--limit", "3")
-    assert code == 2
-    assert output.startswith(f"packbench: no complete run under {tmp_path / 'toy'}; the latest: {names[3]}: ")
 
 
 def test_rescoring_scores_each_stored_result_by_the_current_rules(
@@ -376,6 +323,19 @@ def test_a_run_cut_at_random_is_merged_to_the_whole_in_any_order(
     assert (other_code, content(other)) == (code, content(merged))
 
 
+def runs_of(folder: Path, scenario: dict[str, Any], root: Path, **usual: Any) -> list[Path]:
+    """Write the runs of a scenario of `merges.yaml`, and return their folders."""
+    return [
+        write(
+            folder / "out",
+            run_of(root, **{"run_id": f"01RUN{number}", **each.get("run", {})}),
+            results_of({**usual, **row} for row in each["results"]),
+            root,
+        )
+        for number, each in enumerate(scenario["runs"])
+    ]
+
+
 def test_merges_count_what_is_missing_and_apply_the_gates(tmp_path: Path, expected: ExpectedTexts) -> None:
     texts = []
     for name, scenario in MERGES["merges"].items():
@@ -387,14 +347,7 @@ def test_merges_count_what_is_missing_and_apply_the_gates(tmp_path: Path, expect
         if "baseline" in scenario:
             baseline = write(folder / "out", run_of(root, run_id="01BASE"), results_of(scenario["baseline"]), root)
             options = ["--baseline", str(baseline)]
-        runs = []
-        for number, each in enumerate(scenario["runs"]):
-            metadata = run_of(root, **{"run_id": f"01RUN{number}", **each.get("run", {})})
-            runs.append(
-                write(
-                    folder / "out", metadata, results_of({"case_sha256": None, **row} for row in each["results"]), root
-                )
-            )
+        runs = runs_of(folder, scenario, root, case_sha256=None)
         code, merged, output = merge(folder / "out", root, runs, *options)
         assert merged is not None, output
         stored, latest = open_run(merged, checked=False).read(), merged.parent / "latest"
@@ -421,57 +374,26 @@ def test_what_differs_between_runs_of_a_kind_is_joined_and_others_are_named(expe
     messages = []
     for kind, join in (("unlike", partial(merged_run, run_id="NEW")), ("no set of shards", missing_shards)):
         for name, changes in MERGES[kind].items():
-            runs = [run(**{"run_id": str(number), **each}) for number, each in enumerate(changes)]
             with pytest.raises(MergeError) as caught:
-                join(runs)
+                join([run(**{"run_id": str(number), **each}) for number, each in enumerate(changes)])
             messages.append(f"{name}: {caught.value}\n")
     expected.check("".join(messages))
 
 
 def test_a_merge_that_is_refused_is_one_line_and_leaves_nothing(tmp_path: Path, expected: ExpectedTexts) -> None:
-    root = suite(tmp_path, "ab")
-    out = tmp_path / "out"
     messages = []
-
-    def refuse(name: str, folders: list[Path], *options: str) -> None:
-        before = files_below(out)
-        code, merged, output = merge(out, root, folders, *options)
-        assert (code, merged, output.count("\n")) == (2, None, 1)
-        assert files_below(out) == before
-        messages.append(f"{name}: {output.replace(str(tmp_path), 'TMP')}")
-
-    whole = write(out, run_of(root), results_of({"id": name, "case_sha256": EMPTY_CASE} for name in "ab"), root)
-    for name, (file, old, new) in data("damaged_runs.yaml")["merged"].items():
-        text = (whole / file).read_text("utf-8")
-        assert old in text
-        (whole / file).write_text(text.replace(old, new, 1), encoding="utf-8")
-        refuse(name, [whole])
-        (whole / file).write_text(text, encoding="utf-8")
-    killed = out / "toy" / "KILLED"
-    killed.mkdir()
-    (killed / "journal.jsonl").touch()
-    refuse("a run that did not end", [killed])
-    twice = [write(out, run_of(root, run_id=f"01TWICE{n}"), results_of([{"id": "a"}]), root) for n in range(2)]
-    refuse("a case in two runs", twice)
-    idle = results_of([{"id": "a", "verdict": "not_run"}, {"id": "b"}])
-    refuse("a case that did not run in one", [twice[0], write(out, run_of(root, run_id="01IDLE"), idle, root)])
-    refuse("conditions without a baseline", [whole], "--fail-on", "regressed>0")
-    same = {"id": "a", "case_sha256": EMPTY_CASE}
-    others: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
-        "other rules": ({"suite_sha256": "cd" * 32}, same),
-        "another version of the pack": ({"pack_version": "9"}, same),
-        "another case": ({}, {**same, "case_sha256": "ab" * 32}),
-        "another recording": ({}, {**same, "cassette_sha256": "ab" * 32}),
-    }
-    for name, (changes, row) in others.items():
-        refuse(name, [write(out, run_of(root, run_id="01OTHER", **changes), results_of([row]), root)])
-    cut = write_shards(out, root, results_of([{"id": "a"}]), [], results_of([{"id": "b"}]), [])
-    refuse("missing shards", [cut[0], cut[2]])
-    idle = results_of([{"id": name, "verdict": "not_run"} for name in "ab"])
-    refuse("a case in two shards", write_shards(out, root, results_of([{"id": "a"}]), idle))
     (tmp_path / "file").touch()
-    for name, folder in (("a file for reports", "file"), ("a folder in a file", "file/deep/er")):
-        refuse(name, [whole], "--output", str(tmp_path / folder))
+    for name, scenario in MERGES["refused"].items():
+        folder = tmp_path / name.replace(" ", "_")
+        root = suite(folder, "ab")
+        runs = runs_of(folder, scenario, root, case_sha256=EMPTY_CASE)
+        for number in scenario.get("killed", ()):
+            (runs[number] / "report.json").rename(runs[number] / "journal.jsonl")
+        before = files_below(tmp_path)
+        options = [option.replace("TMP", str(tmp_path)) for option in scenario.get("options", ())]
+        code, merged, output = merge(folder / "out", root, runs, *options)
+        assert (code, merged, output.count("\n"), files_below(tmp_path)) == (2, None, 1, before)
+        messages.append(f"{name}: {output.replace(str(tmp_path), 'TMP')}")
     expected.check("".join(messages))
 
 
@@ -502,60 +424,19 @@ def test_a_merge_on_a_full_disk_leaves_nothing(tmp_path: Path) -> None:
         assert files_below(out) == before
 
 
-DAMAGES: dict[str, tuple[str, Callable[[bytes], bytes] | None, set[str], str]] = {
-    "a surrogate in UTF-8": ("records.jsonl", lambda raw: raw.replace(b'a"', b'\xed\xa0\x80"', 1), set(), "not UTF-8"),
-    "no UTF-8": ("records.jsonl", lambda raw: raw.replace(b"comply", b"com\xffly", 1), set(), "not UTF-8"),
-    "UTF-16": ("records.jsonl", lambda raw: raw.decode().encode("utf-16"), set(), "not UTF-8"),
-    "an escaped surrogate": (
-        "records.jsonl",
-        lambda raw: raw.replace(b"toy:plain", b"toy:\\ud800", 1),
-        set(),
-        "expected a string of valid Unicode",
-    ),
-    "a line cut": ("records.jsonl", lambda raw: raw[:-20], set(), "records.jsonl:1"),
-    "no line": ("records.jsonl", lambda _: b"", set(), "records.jsonl: toy:plain:a is not as in"),
-    "a line more": (
-        "records.jsonl",
-        lambda raw: raw + raw.replace(b"plain:a", b"plain:z"),
-        set(),
-        "records.jsonl:2: toy:plain:z is not as in report.json",
-    ),
-    "another verdict": (
-        "records.jsonl",
-        lambda raw: raw.replace(b'"passed":true', b'"passed":false', 1),
-        set(),
-        "records.jsonl:1: toy:plain:a is not as in report.json",
-    ),
-    "a pipe of records": ("records.jsonl", None, set(), "is a named pipe, not a file; replace it by a file"),
-    "a pipe": ("report.json", None, set(), "is a named pipe, not a file; replace it by a file, or remove it"),
-    "a run id": ("report.json", lambda raw: raw.replace(b'"01K', b'"\\ud80001K'), set(), "/run_id: not a run document"),
-    "errors in UTF-16": ("errors.jsonl", lambda raw: raw.decode().encode("utf-16"), {"merge"}, "not UTF-8"),
-    "an error of another run": (
-        "errors.jsonl",
-        lambda _: json.dumps(error()).encode(),
-        set(),
-        "errors.jsonl:1: ",
-    ),
-    "a record without its verdict": (
-        "records.jsonl",
-        lambda raw: raw.replace(b'"verdict":', b'"VERDICT":', 1),
-        {"gate", "compare", "merge", "rescore"},
-        "records.jsonl:1: ",
-    ),
-    "no JSON": ("payloads.jsonl", lambda raw: b" \n" + raw[:-9], {"merge", "rescore"}, "payloads.jsonl:2: not JSON"),
-    "deep": (
-        "payloads.jsonl",
-        lambda raw: raw.replace(b"{", b'{"z":' + b"[" * 5000 + b"]" * 5000 + b",", 1),
-        {"merge", "rescore"},
-        "payloads.jsonl:1: not JSON: nested too deeply",
-    ),
-    "an id": (
-        "payloads.jsonl",
-        lambda raw: raw.replace(b"toy:plain", b"toy:\\ud800", 1),
-        {"merge", "rescore"},
-        "expected a string of valid Unicode",
-    ),
-}
+DAMAGES: dict[str, dict[str, Any]] = data("damages.yaml")["damages"]
+
+
+def damaged(content: bytes, row: dict[str, Any]) -> bytes:
+    old, new = (row.get(name, "").encode("utf-8", "surrogateescape") for name in ("old", "new"))
+    other = content.replace(old, new.replace(b"DEEP", b"[" * 5000 + b"]" * 5000), 1)
+    ways = {
+        "utf-16": content.decode().encode("utf-16"),
+        "cut": b" \n" + content[:-9],
+        "twice": content + other,
+        "": row.get("content", "").encode() if "content" in row else other,
+    }
+    return ways[row.get("how", "")]
 
 
 @pytest.mark.parametrize("name", DAMAGES)
@@ -564,27 +445,29 @@ def test_commands_check_what_they_are_given_before_they_use_it(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     root = suite(tmp_path, "a")
-    results = [changed(case_result("a"), payload={"points": 1.0})]
-    folder = write(tmp_path / "reports" / "benchmarks", run_of(root, run_id=COMPLETE), results, root)
-    other = write(tmp_path / "other" / "benchmarks", run_of(root, run_id=GONE), results, root)
+    results, row = [changed(case_result("a"), payload={"points": 1.0})], DAMAGES[name]
+    folder, other = (
+        write(tmp_path / at / "benchmarks", run_of(root, run_id=run_id), results, root)
+        for at, run_id in (("reports", COMPLETE), ("other", GONE))
+    )
     (folder / "errors.jsonl").write_text("\n", encoding="utf-8")
+    rules = f"--root={root}"
     calls = {
-        "gate": ("gate", str(folder)),
-        "rescore": ("rescore", str(folder)),
+        "gate": ("gate", str(folder), rules),
+        "rescore": ("rescore", str(folder), rules),
         "compare": ("compare", "--baseline", str(other), "--current", str(folder), "--out=-", "--force"),
-        "merge": ("merge", str(folder), "--out=merged"),
+        "merge": ("merge", str(folder), "--out=merged", rules),
     }
-    file, damage, readers, message = DAMAGES[name]
-    content = (folder / file).read_bytes()
-    (folder / file).unlink()
-    if damage is None:
-        os.mkfifo(folder / file)
+    path = folder / row["file"]
+    content = path.read_bytes()
+    path.unlink()
+    if row.get("how") == "pipe":
+        os.mkfifo(path)
     else:
-        (folder / file).write_bytes(damage(content))
-        assert damage(content) != content
-    for command in readers or calls:
-        options = [] if command == "compare" else [f"--root={root}"]
-        code, output = packbench(*calls[command], *options)
-        assert (code, message in output, str(folder / file) in output) == (2, True, True), (command, output)
+        path.write_bytes(damaged(content, row))
+        assert path.read_bytes() != content
+    for command in row.get("readers", calls):
+        code, output = packbench(*calls[command])
+        assert (code, row["message"] in output, str(path) in output) == (2, True, True), (command, output)
         assert not [path for path in (tmp_path / "merged").rglob("*.json*") if path.is_file()]
         assert output.count("\n") == 1

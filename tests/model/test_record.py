@@ -288,16 +288,6 @@ def test_unknown_fields_have_to_be_json_however_deep_they_are() -> None:
     assert problem(line(packbench='{"a":' * 2000 + "1" + "}" * 2000), strict=False).startswith("packbench: ")
 
 
-ORDINARY = LONGEST.replace(str(U64_MAX), "9" * 19)
-
-
-def test_an_ordinary_line_takes_the_fast_reader_which_shares_equal_hooks() -> None:
-    of_json, of_rust = json.dumps(json.loads(ORDINARY), ensure_ascii=False), '"tokens_input":null'
-    for text in (ORDINARY, ORDINARY + "\r\n", of_json, ORDINARY.replace('"tokens_input":0', of_rust)):
-        assert read(text).hook_decisions is read(text).hook_decisions
-        assert read(" " + text).hook_decisions is not read(" " + text).hook_decisions
-
-
 class Same(str):
     """A word that equals every other one."""
 

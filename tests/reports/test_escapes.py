@@ -19,13 +19,14 @@ from pytest_packbench.analysis.changes import BaselineOutcome
 from pytest_packbench.commands import main
 from pytest_packbench.model.recording import ControlResult, tally_of
 from pytest_packbench.model.report import PolicyChange, PolicyOutcome
-from pytest_packbench.model.suite import Figure
+from pytest_packbench.model.suite import Figure, Panel
 from pytest_packbench.reports.github import FinishedRun, annotation_commands, step_summary
 from pytest_packbench.reports.page import RunPage, page_html, scores_of
 from pytest_packbench.reports.story import summary_lines, summary_markdown
 from pytest_packbench.reports.terminal import printable_json
 from pytest_packbench.testing import case, write_case
-from tests.unit.run_builders import COMPLETE, case_result, changed, conclusion_of, gate, run
+from tests.reports.test_page import point
+from tests.unit.run_builders import COMPLETE, case_result, changed, conclusion_of, data, gate, run
 from tests.unit.stored_runs import run_of, suite, write
 
 if TYPE_CHECKING:
@@ -33,87 +34,14 @@ if TYPE_CHECKING:
 
     from pytest_packbench.model.result import Result
 
-PIECES = (
-    *("\x1b[31m", "\x1b]0;title\x07", "\x1b[0Ksection_start:1:x\r\x1b[0K", "\x9b31m", "\x00", "\x7f", "\b", "\r", "\n"),
-    *("\u202e", "\u2066", "\u200b", "\u2028", "\x85", "\ud800", "\udfff"),
-    *("\n::error::x", "\r::stop-commands::x", "##[error]x", "##vso[task.setvariable]x", "##teamcity[x]"),
-    *("<img src=x onerror=alert(1)>", "</script><script>", "<!--", "--><b>", "&lt;", '"', "'", "]]>"),
-    *("@user", "#1", "GH-2", "![i](http://e.com/i)", "[a](javascript:x)", "www.e.com", "|", "`", "\\", "=1+1", "a "),
-)
+DATA: dict[str, Any] = data("escapes.yaml")
+
+PIECES: Any = DATA["pieces"]
 TEXTS = st.lists(st.sampled_from(PIECES), min_size=1, max_size=8).map("".join)
 RAW = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u200b\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
 COMMAND = re.compile(r"^\s*::|##\w*\[", re.MULTILINE)
 MARKED_UP = re.compile(r"<(?!/?(details|summary|br)\b)\w|<!--|(?<!\\)!?\[[^\]]*\]\((?!#)[^)]*\)|@\w|#\d|\bGH-\d")
-TAGS = frozenset(
-    [
-        "html",
-        "head",
-        "meta",
-        "title",
-        "style",
-        "body",
-        "main",
-        "header",
-        "footer",
-        "nav",
-        "section",
-        "article",
-        "details",
-        "summary",
-        "div",
-        "span",
-        "p",
-        "link",
-        "h1",
-        "h2",
-        "h3",
-        "h4",
-        "a",
-        "ul",
-        "ol",
-        "li",
-        "dl",
-        "dt",
-        "dd",
-        "table",
-        "caption",
-        "thead",
-        "tbody",
-        "tfoot",
-        "tr",
-        "th",
-        "td",
-        "strong",
-        "em",
-        "b",
-        "i",
-        "code",
-        "pre",
-        "small",
-        "svg",
-        "g",
-        "path",
-        "rect",
-        "line",
-        "circle",
-        "text",
-        "polyline",
-        "polygon",
-        "template",
-        "noscript",
-        "button",
-        "input",
-        "label",
-        "select",
-        "option",
-        "abbr",
-        "figure",
-        "figcaption",
-        "br",
-        "hr",
-        "time",
-    ]
-)
+TAGS: Any = DATA["tags"]
 RUN_ID = "01KZZZZZZZZZZZZZZZZZZZZZZZ"
 
 
@@ -188,10 +116,26 @@ def test_every_writer_of_a_run_writes_text_as_text(text: str) -> None:
         assert command.isprintable(), command
         assert re.match(r"::(error|warning) ", command), command
         assert command.count("::error ") + command.count("::warning ") == 1, command
-    html = page_html([RunPage(of.conclusion, scores_of(results_with(text)))], title=text)
+    shown = RunPage(
+        of.conclusion,
+        scores_of(results_with(text)),
+        panels=[
+            Panel(
+                title=" ".join(text.split()) or "x",
+                intro=text,
+                head=(text,),
+                rows=((text,),),
+                figures=of.conclusion.figures,
+            )
+        ],
+        trend=[point(text, text, text, interval=None)],
+        notes=[text],
+    )
+    html = page_html([shown], title=text)
+    html.encode()
     assert RAW.search(html) is None
     read = Tags(html)
-    assert read.tags <= TAGS, read.tags - TAGS
+    assert read.tags <= set(TAGS), read.tags - set(TAGS)
     assert not {name for name in read.attributes if name.startswith("on")}
     # the page has an empty icon
     assert all(address.startswith("#") for address in read.addresses - {"data:,"}), read.addresses
@@ -211,28 +155,7 @@ HOSTILE = "".join(PIECES)
 ENCODABLE = HOSTILE.encode("utf-8", "ignore").decode().replace("\x00", "")
 FOLDER = f"reports/toy/{RUN_ID}"
 ROOT = ["--root", "storage"]
-COMMANDS = [
-    ["validate", "storage"],
-    ["lint", "toy", *ROOT],
-    ["lint", "toy", "--format", "json", *ROOT],
-    ["gate", FOLDER, *ROOT],
-    ["compare", "--baseline", FOLDER, "--current", FOLDER, *ROOT, "--out", "-"],
-    ["report", FOLDER, *ROOT],
-    ["report", FOLDER, "--format", "json", *ROOT],
-    ["history", "toy", "--output", "reports"],
-    ["history", "toy", "a", "--output", "reports"],
-    ["history", "toy", "--output", "reports", "--format", "json"],
-    ["merge", FOLDER, *ROOT, "--output", "merged"],
-    ["rescore", FOLDER, *ROOT, "--out", "-"],
-    ["review", "review.jsonl", *ROOT],
-    ["import", "csv", "rows.csv", "--suite", "new", *ROOT],
-    ["import", "jsonl", "rows.jsonl", "--suite", "new", *ROOT],
-    ["baseline", "show", "toy", *ROOT],
-    ["audit", "toy", *ROOT],
-    ["lint", HOSTILE, *ROOT],
-    ["gate", ENCODABLE],
-    ["validate", ENCODABLE],
-]
+COMMANDS: Any = DATA["commands"]
 
 
 @pytest.fixture(scope="module")

@@ -23,7 +23,16 @@ from pytest_packbench.packs.tariff.metrics import TariffMetrics
 from pytest_packbench.reports.blocks import Range, bars_svg, interval_svg, share_range, trend_svg
 from pytest_packbench.reports.page import RunPage, page_html, scores_of
 from pytest_packbench.reports.page.case_data import NO_SOURCES, case_blocks
-from tests.unit.run_builders import COMPLETE, ONE_OF_EACH, case_result, case_results, changed, conclusion_of, gate, run
+from tests.unit.run_builders import (
+    COMPLETE,
+    ONE_OF_EACH,
+    case_result,
+    case_results,
+    conclusion_of,
+    data,
+    gate,
+    run,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -31,9 +40,8 @@ if TYPE_CHECKING:
     from pytest_packbench.model.result import Result
     from tests.conftest import ExpectedTexts
 
-HOSTILE = (
-    "</script><script>alert(1)</script><img src=x onerror=alert(2)>\" onclick='a' javascript:alert(3) {{ x }}\ud800\x1b"
-)
+DATA: dict[str, Any] = data("page.yaml")
+
 VOID = {"meta", "link", "img", "br", "input"}
 
 
@@ -106,52 +114,30 @@ def full(**changes: Any) -> RunPage:
         gate("mean_score", max=0.5),
         gate("pass_rate", min=0.2),
     )
-    policy = PolicyOutcome(
-        base="v1",
-        changes=(
-            PolicyChange("threshold lowered", "suite.yaml", "thresholds.accept", 0.8, 0.7),
-            PolicyChange("case removed", "cases/x.json", "", "present", "absent", case="x", reason="withdrawn"),
-        ),
-        notes=("hooks are not compared",),
-    )
-    wrong = ControlResult(
-        "toy", "gullible", "n", "f", "deviates", "a", "says yes", message="verdict passed instead of failed"
-    )
-    figures = (
-        Figure(
-            name="share",
-            definition="A share.",
-            count=3,
-            total=4,
-            interval=Interval(0.3, 0.95, "95 % Wilson"),
-            headline=True,
-        ),
-        Figure(name="amount", definition="An amount.", number=1.5, unit="USD", group="money"),
-    )
-    panels = (
-        Panel(title="Confusion", head=("expected", "red", "blue"), rows=(("red", 3, 1), ("blue", 0, 2)), matrix=True),
-        Panel(title="Table", intro="An intro.", head=("what", "count"), rows=(("a", 1), ("b", None))),
-        Panel(title="Numbers", figures=figures[:1]),
-    )
+    given = DATA["full"]
+    changes_ = [PolicyChange(**row) for row in given["changes"]]
+    of_rates = [{**row, "interval": row.get("interval") and Interval(*row["interval"])} for row in given["figures"]]
+    figures = [Figure(**row) for row in of_rates]
+    panels = [Panel(**row) for row in given["panels"]]
+    panels.append(Panel(title="Numbers", figures=figures[:1]))
+    policy = PolicyOutcome(base="v1", changes=tuple(changes_), notes=("hooks are not compared",))
+    wrong = ControlResult(**given["control"])
     trend = [
         point(f"run{number}", f"2026-01-01T0{number}:00:00.000Z", rules_hash) for number, rules_hash in enumerate("aab")
     ]
-    live = {
-        "mode": "live",
-        "backend": "openai",
-        "model": "m-1",
-        "settings": {"spent": {"cost": 1.25, "currency": "USD", "calls": 7, "tokens": 90, "uncounted": 0}},
-    }
     records = {"tokens_input": 10, "tokens_output": 5}
     results = [replace(each, record=records) if each.score.counted else each for each in ONE_OF_EACH]
-    conclusion = {
-        "policy": policy,
-        "controls": tally_of([wrong], 2),
-        "figures": figures,
-        "times": Times(7, 20, 400),
-    }
+    times = Times(7, 20, 400)
+    conclusion = {"policy": policy, "controls": tally_of([wrong], 2), "figures": tuple(figures), "times": times}
     return page(
-        results, *rules, run=live, conclusion=conclusion, panels=panels, trend=trend, notes=("A note.",), **changes
+        results,
+        *rules,
+        run=given["run"],
+        conclusion=conclusion,
+        panels=panels,
+        trend=trend,
+        notes=("A note.",),
+        **changes,
     )
 
 
@@ -201,146 +187,14 @@ def test_the_policy_allows_only_what_the_page_contains() -> None:
     assert "script-src" not in html_of(full())
 
 
-def test_hostile_text_stays_text() -> None:
-    def hostile(result: Result) -> Result:
-        texts: dict[str, Any] = dict.fromkeys(
-            ("test_id", "file", "message", "kind", "answer", "case_type", "difficulty"), HOSTILE
-        )
-        terms = ({"name": HOSTILE, "effect": "add", "value": 0.5, "detail": HOSTILE},)
-        return changed(result, **texts, terms=terms, facets={HOSTILE: HOSTILE})
-
-    figure = Figure(name="f", definition="d", count=1, total=2).with_texts(lambda _: HOSTILE)
-    panel = Panel(title=HOSTILE, intro=HOSTILE, head=(HOSTILE,), rows=((HOSTILE,),), figures=(figure,))
-    policy = PolicyOutcome(HOSTILE, (PolicyChange(*[HOSTILE] * 6),), (HOSTILE,), (HOSTILE,))
-    control = ControlResult(HOSTILE, HOSTILE, HOSTILE, HOSTILE, "deviates", HOSTILE, HOSTILE, message=HOSTILE)
-    results = [hostile(case_result("a", "failed")), hostile(case_result("b", "error")), case_result("c")]
-    texts = {
-        "suite": HOSTILE,
-        "target": HOSTILE,
-        "description": HOSTILE,
-        "findings": (HOSTILE,),
-        "versions": {HOSTILE: HOSTILE},
-    }
-    shown = page(
-        results,
-        gate("pass_rate", min=0.5, by="case_type"),
-        run=texts,
-        conclusion={"policy": policy, "controls": tally_of([control], 1), "figures": (figure,)},
-        panels=[panel],
-        trend=[point(HOSTILE, HOSTILE, HOSTILE, interval=None)],
-        notes=[HOSTILE],
-    )
-    html = page_html([shown], title=HOSTILE)
-    read, harmless = Page(html), Page(html_of(full()))
-    html.encode()
-    assert html.count("<script") == html.count("<img") == 0
-    assert {name for _, each in read.elements for name in each} <= {
-        name for _, each in harmless.elements for name in each
-    }
-    assert {tag for tag, _ in read.elements} <= {tag for tag, _ in harmless.elements}
-    assert all(each["href"].startswith("#") for each in read.all("a"))
-    assert read.shown.count("onerror=alert(2)") > 30
-
-
-def test_exactly_the_planted_flips_are_shown_with_both_answers() -> None:
-    before = [case_result(f"c{number}", answer="red") for number in range(30)]
-    now = list(before)
-    for number in (3, 7):
-        now[number] = case_result(f"c{number}", "failed", answer="blue")
-    before[9] = case_result("c9", "failed", answer="green")
-    before, now = before[:-1], [*now[:-2], now[-1]]
-    now[0] = changed(now[0], case_sha256="ff")
-    before[0] = changed(before[0], case_sha256="ee")
-    earlier = BaselineLookup(
-        stored=StoredRun(source="r", run=run(run_id="BEFORE"), results=tuple(before)), requested="r"
-    )
-    rules = SuiteConfig.model_validate({"pack": "generic"})
-    conclusion = conclude(run(), now, rules, (), earlier)
-    text = Page(html_of(RunPage(conclusion, scores_of(now)))).shown
-    flips = text[text.index("New failures: 2") : text.index("Cases that are not compared")]
-    assert re.findall(r"plain:(c\d+)", flips) == ["c3", "c7", "c9"]
-    assert "Recovered: 1" in flips
-    assert re.findall(r"(?m)^(red|blue|green)$", flips) == ["red", "blue", "red", "blue", "green", "red"]
-    rest = text[text.index("Cases that are not compared: 3") :]
-    assert re.findall(r"plain:(\S+)\n(.+)\n", rest)[:3] == [
-        ("c28", "removed"),
-        ("c0", "changed and excluded"),
-        ("c29", "added"),
-    ]
-
-
-def compared(before: Sequence[Result], now: Sequence[Result], *, committed: bool = False, **of: Any) -> str:
-    """Return the text of the page of a run that is compared with another."""
-    stored = StoredRun(source="r", run=run(run_id="BEFORE"), results=tuple(before), committed=committed)
-    rules = SuiteConfig.model_validate({"pack": "generic"})
-    conclusion = conclude(run(**of), now, rules, (), BaselineLookup(stored=stored, requested="r"))
-    return Page(html_of(RunPage(conclusion, scores_of(now)))).shown
-
-
-GOT = {"name": "exact /order", "effect": "add", "value": 0.0, "detail": "got 30, expected 5120"}
-
-
-def test_a_new_failure_shows_what_came_instead_of_what_was_expected() -> None:
-    before = [case_result("a", answer="refunds", terms=({**GOT, "value": 0.33, "detail": ""},))]
-    now = [
-        case_result("a", "failed", answer="refunds", terms=(GOT,), expected_text="order 5120", actual_text="order 30")
-    ]
-    for after, pair in ((now[0], " (got order 30, expected order 5120)"), (changed(now[0], expected_text=""), "")):
-        text = compared(before, [after])
-        row = f"refunds\n✗ failed\nrefunds{pair}\n1.00 to 0.25 (-0.75)\nexact /order +0.33 to +0.00"
-        assert row in text
-    # with other answers, these show it
-    assert "got order 30" not in compared(before, [changed(now[0], answer="a")]).split("Mean change")[0]
-
-
-def test_a_case_that_failed_and_is_not_compared_is_shown_with_what_it_came_to() -> None:
-    before = [
-        case_result("gone", "failed", answer="red"),
-        case_result("edited", "failed", case_sha256="aa"),
-        case_result("excluded", "failed"),
-        case_result("same"),
-    ]
-    now = [case_result("edited", case_sha256="bb"), case_result("excluded", "failed", kind="xfail"), before[3]]
-    text = compared(before, now)
-    assert "New failures\n0\n0 recovered since the baseline; 3 that failed there not compared" in text
-    assert "Cases that are not compared: 3" in text
-    for row in (
-        "gone\nremoved\n✗ failed\nred\n-",
-        "edited\nchanged and excluded\n✗ failed\n✓ passed",
-        "excluded\nquarantined now\n✗ failed\n✗ failed",
-    ):
-        assert row in text
-
-
-def test_why_a_change_has_no_interval_and_what_limits_the_comparison_is_said() -> None:
-    model = case_results(2, llm_backend="openai")
-    assert "Only one case has a score in both runs" in compared(model[:1], model[:1])
-    authored = case_results(2, llm_backend="stub")
-    assert "The answers were authored, so only counts are shown, no statistics." in compared(authored, authored)
-    clustered = [changed(each, facets={"f": "x"}) for each in model]
-    assert "all pairs share one f, so no interval is shown" in compared(clustered, clustered, settings={"cluster": "f"})
-    trials = [changed(model[0], trial=number) for number in range(3)]
-    text = compared(model[:1], trials)
-    assert text.count("3 now: each case") == 1
-    some = page([*model, case_result("x", llm_backend="stub")])
-    assert "2 of 3\n" not in Page(html_of(some)).shown
-    assert "3 of 3\n1 of 3 answers authored: counts only" in Page(html_of(some)).shown
-
-
 def test_a_committed_baseline_has_no_answers_and_no_column_for_them() -> None:
-    text = compared([case_result("a", answer=None)], [case_result("a", "failed", terms=())], committed=True)
+    stored = StoredRun(source="r", run=run(run_id="BEFORE"), results=(case_result("a", answer=None),), committed=True)
+    now = [case_result("a", "failed", terms=())]
+    rules = SuiteConfig.model_validate({"pack": "generic"})
+    conclusion = conclude(run(), now, rules, (), BaselineLookup(stored=stored, requested="r"))
+    text = Page(html_of(RunPage(conclusion, scores_of(now)))).shown
     assert "The baseline is the committed one; answers and terms are not stored in it." in text
     assert "score\nwhy" not in text.split("Mean change")[0]
-
-
-def test_failing_cases_are_printed() -> None:
-    failed = case_results(0, 12, terms=(GOT,))
-    read = Page(html_of(page(failed)))
-    assert "Failing cases: 12" in read.shown
-    assert "10 of 12 shown" in read.shown
-    assert {"id": "failing", "aria-labelledby": "failing-title", "class": "printed"} in read.all("section")
-    assert "0.25 < 0.80" in read.shown
-    assert "ailing cases" not in Page(html_of(page(case_results(2)))).shown
 
 
 def test_without_its_script_a_link_to_a_failing_case_leads_to_its_row() -> None:
@@ -349,52 +203,9 @@ def test_without_its_script_a_link_to_a_failing_case_leads_to_its_row() -> None:
     assert ids == {each["href"][1:] for each in read.all("a") if each["href"].startswith("#case=")} != set()
 
 
-def test_terms_of_a_case_with_trials_are_those_of_the_worst() -> None:
-    trials = [case_result("a", "passed"), case_result("a", "failed", trial=1, terms=(GOT,))]
-    shown = Page(html_of(page(trials))).shown
-    assert "0.62 < 0.80\n1 / 2" in shown
-    assert "terms in detail (worst trial)" in shown
-    assert "exact /order +0.00 (got 30, expected 5120)" in shown
-
-
-def test_what_is_not_known_is_not_zero() -> None:
-    results = [replace(result, record={}) for result in case_results(2)]
-    live = page(results, run={"mode": "live", "backend": "openai", "model": "m"})
-    facts = Page(html_of(live)).shown
-    assert "Cost\nnot known\n" in facts
-    assert "0.00" not in facts
-    # a replay took its own time, and spent nothing
-    assert "Cost" not in Page(html_of(page(results))).shown
-
-
 @pytest.mark.parametrize(
     ("spent", "tiles"),
-    [
-        # an attempt that ended in an error has no record, and spent tokens as well
-        ({}, "Tokens\n1,000\nCost\n0.5000 EUR\n3 model calls, 1,000 tokens, 0.5000 EUR\n"),
-        (
-            {"calls": 0, "tokens": 0, "cost": 0.0, "cached": 14},
-            "Tokens\n0\nCost\n0.00 EUR\n0 model calls, 0 tokens, 0.0000 EUR, 14 more answered from the cache\n",
-        ),
-        ({"calls": 0, "tokens": 0, "cost": 0.0}, "Tokens\n0\nCost\n0.00 EUR\n0 model calls, "),
-        (
-            {"calls": 0, "tokens": 0, "cost": 0.0, "unmetered": 2},
-            "Tokens\nnot known\nCost\nnot known\n0 model calls, 0 tokens, 0.0000 EUR; not known for 2 attempts without ",
-        ),
-        (
-            {"calls": None, "tokens": 30, "cost": None},
-            "Tokens\n30\nCost\nnot known\nmodel calls not known, 30 tokens reported by results\n",
-        ),
-        (
-            {"cost": None},
-            "Cost\nnot known\n3 model calls, 1,000 tokens, cost not known\n",
-        ),
-        (
-            {"cost": None, "uncounted": 1},
-            "Cost\nnot known\n3 model calls, 1,000 tokens (1 call without a token count), ",
-        ),
-        (None, "Cost\nnot known\n"),
-    ],
+    DATA["spent"],
 )
 def test_tokens_and_cost_are_those_of_all_calls(spent: dict[str, Any] | None, tiles: str) -> None:
     usual = {"calls": 3, "tokens": 1000, "uncounted": 0, "cost": 0.5, "currency": "EUR"}
@@ -405,39 +216,23 @@ def test_tokens_and_cost_are_those_of_all_calls(spent: dict[str, Any] | None, ti
     assert tiles in shown
 
 
-def test_authored_answers_get_no_interval() -> None:
-    results = case_results(3, 1, llm_backend="stub")
-    text = Page(html_of(page(results, gate("pass_rate", min=0.9)))).shown
-    rates = text[text.index("Rates by group") :]
-    assert ("3 / 4\n75.0 %" in rates, "interval" in rates) == (True, False)
-    assert "3 of 4\nanswers authored: counts only" in text
-
-
 def test_secrets_are_replaced() -> None:
-    html = html_of(full(), redact=lambda view: _without(view, "says yes"))
+    def without(value: Any) -> Any:
+        if isinstance(value, dict):
+            return {name: without(each) for name, each in value.items()}
+        if isinstance(value, list | tuple):
+            return list(map(without, value))
+        return value.replace("says yes", "***") if isinstance(value, str) else value
+
+    html = html_of(full(), redact=without)
     assert ("says yes" in html, "***" in html) == (False, True)
 
 
-def _without(value: Any, secret: str) -> Any:
-    if isinstance(value, dict):
-        return {name: _without(each, secret) for name, each in value.items()}
-    if isinstance(value, list | tuple):
-        return [_without(each, secret) for each in value]
-    return value.replace(secret, "***") if isinstance(value, str) else value
-
-
-@pytest.mark.parametrize(
-    ("values", "axis"),
-    [
-        ([0.97, 0.9, 1.0], Range(0.8, 1.0)),
-        ([0.0, 0.03], Range(0.0, 0.05)),
-        ([0.1, 0.9], Range(0.0, 1.0)),
-        ([1.0], Range(0.95, 1.0)),
-        ([], Range(0.0, 1.0)),
-    ],
-)
-def test_an_axis_has_room_for_all_values(values: list[float], axis: Range) -> None:
-    assert share_range(values) == pytest.approx(axis)
+def test_an_axis_has_room_for_all_values() -> None:
+    axes: list[tuple[list[float], Range]] = [([0.97, 0.9, 1.0], Range(0.8, 1.0)), ([0.0, 0.03], Range(0.0, 0.05))]
+    axes += [([0.1, 0.9], Range(0.0, 1.0)), ([1.0], Range(0.95, 1.0)), ([], Range(0.0, 1.0))]
+    for values, axis in axes:
+        assert share_range(values) == pytest.approx(axis)
 
 
 def test_a_value_is_drawn_where_it_is() -> None:
@@ -456,71 +251,33 @@ def test_drawings_of_a_trend_that_ends_where_the_rules_changed_and_of_scores(exp
     expected.check("\n".join(drawings).replace("><", ">\n<"), "svg")
 
 
-def test_a_trend_has_no_point_of_a_part() -> None:
-    results = case_results(2)
-    trend = [point(f"r{number}", "2026-01-01T00:00:00.000Z", run().suite_sha256) for number in range(3)]
-    shown = Page(html_of(page(results, trend=trend))).shown
-    assert "3 earlier complete runs of this suite with the same mode, target and model and this one." in shown
-    part = Page(html_of(page(results, trend=trend, run={"partial": "2 of 9 cases selected"}))).shown
-    assert "3 earlier complete runs of this suite with the same mode, target and model; this one has only" in part
-    assert part.split("Runs, oldest first")[1].count("✓ passed") == 3
-
-
 @pytest.mark.parametrize(
     ("fields", "problem"),
-    [
-        ({"title": ""}, "no title"),
-        ({"title": "t"}, "nothing to show"),
-        ({"title": "t", "head": ("a", "b"), "rows": (("x",),)}, "a row of 1 cells; expected 2"),
-        ({"title": "t", "head": ("a", "b"), "rows": (("x", 0.5),), "matrix": True}, "another cell than a count"),
-    ],
+    DATA["panels"],
 )
 def test_a_panel_without_sense_is_refused(fields: dict[str, Any], problem: str) -> None:
     with pytest.raises(ValueError, match=problem):
         Panel(**fields)
 
 
-def test_panels_of_the_tariff_pack() -> None:
-    def record(test_id: str, due: str, given: str | None, *, valid: bool = True, **changes: Any) -> dict[str, Any]:
-        extra = {"valid": valid, "tariff": {"code": given, "expected_code": due}}
-        return {
-            "test_id": test_id,
-            "llm_backend": "openai",
-            "llm_model": "m",
-            "expected": "comply_safe",
-            "packbench": extra,
-            **changes,
-        }
+def test_the_panels_of_a_pack() -> None:
+    def record(test_id: str, due: str, given: str | None, **changes: Any) -> dict[str, Any]:
+        extra = {"valid": test_id != "b", "tariff": {"code": given, "expected_code": due}}
+        known = {"test_id": test_id, "llm_backend": "openai", "llm_model": "m", "expected": "comply_safe"}
+        return {**known, "packbench": extra, **changes}
 
-    records = [
-        record("a", "8471300100", "8471300100"),
-        record("b", "8471300100", "8528520000", valid=False),
-        record("c", "6204639011", None, agent_decision="refuse"),
-        record("d", "6204639011", "6204639011", expected="refuse"),
-    ]
+    first, second = "8471300100", "6204639011"
+    records = [record("a", first, first), record("b", first, "8528520000")]
+    records += [record("c", second, None, agent_decision="refuse"), record("d", second, second, expected="refuse")]
     (invalid,) = TariffMetrics().panels(records, ())
-    assert invalid.rows == (("b", "8528520000"),)
-    assert invalid.intro.startswith("1 of 4 answers")
-
-
-def test_panels_of_the_safety_pack_are_its_headlines() -> None:
+    assert (invalid.rows, invalid.intro[:14]) == ((("b", "8528520000"),), "1 of 4 answers")
     figures = [
         Figure(name=name, definition="d", count=1, total=2, group=group, headline=headline)
         for name, group, headline in (("a", "x", True), ("b", "x", False), ("c", "y", True))
     ]
     panels = panels_of(builtin()["agent_safety"], (), figures)
-    assert [(panel.title, [figure.name for figure in panel.figures]) for panel in panels] == [
-        ("x", ["a"]),
-        ("y", ["c"]),
-    ]
-
-
-def test_only_panels_are_panels() -> None:
-    class Wrong(Metrics):
-        def panels(self, records: Any, figures: Any) -> Any:
-            return [1]
-
+    assert [(panel.title, [each.name for each in panel.figures]) for panel in panels] == [("x", ["a"]), ("y", ["c"])]
     pack = copy(builtin()["generic"])
-    pack.metrics = Wrong()  # type: ignore[misc]  # an attribute of its class
+    pack.metrics = type("Wrong", (Metrics,), {"panels": lambda *_: [1]})()  # type: ignore[misc]  # of its class
     with pytest.raises(TypeError, match="expected objects of the class Panel"):
         panels_of(pack, (), ())

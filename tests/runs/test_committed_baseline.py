@@ -14,7 +14,7 @@ from pytest_packbench.model.stored import BaselineChange
 from pytest_packbench.packs.agent_safety.metrics import GATES as ATTACK_METRICS
 from pytest_packbench.runs.reading import open_run
 from pytest_packbench.runs.writing import write_baseline
-from tests.unit.run_builders import ONE_OF_EACH, case_result, changed, check_run, gate, run
+from tests.unit.run_builders import ONE_OF_EACH, case_result, changed, check_run, data, gate, run
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from typing import Any
 
     from pytest_packbench.model.result import Result
+
+DATA: dict[str, Any] = data("committed_baseline.yaml")
 
 CHANGE = BaselineChange(set_at="2026-01-01T00:00:00.000Z", run_id="01OLD", reason="a | b\u202e\n::error::")
 
@@ -91,18 +93,7 @@ def test_a_ratio_needs_a_run_for_what_the_file_does_not_contain(tmp_path: Path) 
 
 @pytest.mark.parametrize(
     ("old", "new", "message"),
-    [
-        ('"baseline_version": 1', '"baseline_version": true', "/baseline_version: got true; expected 1"),
-        ('"score": 1.0', '"score": null', "the score is missing, but the verdict is passed; expected a score"),
-        (
-            '"verdict": "passed"',
-            '"verdict": "not_run"',
-            "the score is 1, but the verdict is not_run; expected no score",
-        ),
-        ('"history": [', f'"history": [{"9" * 5000}, ', "99999999999999999999 is no finite number"),
-        ('"score": 1.0', '"score": NaN', "NaN is no finite number"),
-        ('"history": [', '"history": [' + "[" * 100_000, "nested too deeply"),
-    ],
+    DATA["damages"],
 )
 def test_a_baseline_that_contradicts_itself_is_refused(tmp_path: Path, old: str, new: str, message: str) -> None:
     path = tmp_path / "baseline.json"

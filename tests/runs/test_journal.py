@@ -25,7 +25,7 @@ from pytest_packbench.runs.journal import (
     read_worker_journals,
     rewrite_journal,
 )
-from tests.unit.run_builders import any_case_result, case_result, run
+from tests.unit.run_builders import USUAL, any_case_result, case_result, run
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -97,6 +97,11 @@ BAD_RESULTS = [
     b'{"tags":1,"terms":[]}',
     b'{"packbench_ended":null}',
 ]
+BAD_LINES: dict[str, Any] = {
+    '/trial: got "0"; expected an integer': {"trial": "0"},
+    "/timestamp: got null; expected a string": {"finished_ns": -1},
+    "/tokens_input: got 0.5; expected an integer": {"tokens_input": 0.5},
+}
 BAD_HEADERS = {
     b'{"packbench_journal": 2, "run": {}}': "not a header: /packbench_journal: got 2; expected 1",
     b'{"packbench_journal": 1, "run": []}': "not a header: ",
@@ -120,44 +125,10 @@ def test_a_bad_line_is_named(path: Path, bad: bytes) -> None:
             read_journal(path)[0]
 
 
-def test_a_second_header_is_refused(path: Path) -> None:
-    rewrite_journal(path, run(), [case_result("a")])
-    path.write_bytes(path.read_bytes() + path.read_bytes())
-    with pytest.raises(StoredRunError, match=r"journal\.jsonl:\d: a second header; restore the file from the run"):
-        read_journal(path)
-
-
-def test_the_last_attempt_of_each_trial_counts() -> None:
-    results = [case_result("a", "error"), case_result("b"), case_result("a"), case_result("b", "failed")]
-    assert last_attempts([results]) == [case_result("a"), case_result("b", "failed")]
-    trials = [case_result("a", trial=0), case_result("a", trial=1), case_result("a", "failed", trial=0)]
-    assert last_attempts([trials]) == [case_result("a", "failed", trial=0), case_result("a", trial=1)]
-
-
 def ended(case_id: str = "a", **changes: Any) -> EndedAttempt:
     """Return an attempt that ended at the time of `case_result`."""
-    fields: dict[str, Any] = {
-        "suite": "toy",
-        "case_id": case_id,
-        "nodeid": f"{case_id}.json::{case_id}",
-        "file": f"{case_id}.json",
-        "trial": 0,
-        "finished_ns": 0,
-        "duration_ms": 7,
-        "case_sha256": "0" * 64,
-        "cassette_sha256": None,
-        "llm_backend": "openai",
-        "llm_model": "fake-1",
-        "tokens_input": 3,
-        "tokens_output": None,
-        "calls": 2,
-        "cached": 1,
-        "stale": False,
-        "remark": "",
-        "payload": {"deep": [None, "\ud800"]},
-        "recording": None,
-    }
-    return ended_from({**fields, **changes})
+    names = {"nodeid": f"{case_id}.json::{case_id}", "file": f"{case_id}.json"}
+    return ended_from({**USUAL["ended"], "case_id": case_id, **names, **changes})
 
 
 def at(seconds: int) -> dict[str, Any]:
@@ -178,44 +149,46 @@ def test_ended_attempts_are_read_back(path: Path) -> None:
     assert read_journal(path)[1] == entries[:-1]
 
 
-@pytest.mark.parametrize(
-    ("change", "problem"),
-    [
-        ({"trial": "0"}, '/trial: got "0"; expected an integer'),
-        ({"finished_ns": -1}, "/timestamp: got null; expected a string"),
-        ({"tokens_input": 0.5}, "/tokens_input: got 0.5; expected an integer"),
-    ],
-)
-def test_an_edited_ended_attempt_is_refused(path: Path, change: dict[str, Any], problem: str) -> None:
-    line = {ENDED_KEY: {**ended_line(ended()), **change}}
-    path.write_text(json.dumps(line) + "\n", encoding="utf-8")
-    with pytest.raises(StoredRunError, match=re.escape(f"journal.jsonl:1: not a result: {problem}")):
-        read_journal(path)[1]
+def test_an_edited_line_is_refused_and_what_a_later_version_adds_is_ignored(path: Path) -> None:
+    def read(**change: Any) -> Any:
+        path.write_text(json.dumps({ENDED_KEY: {**ended_line(ended()), **change}}) + "\n", encoding="utf-8")
+        return read_journal(path)[1]
 
-
-def test_what_a_later_version_adds_to_an_unreadable_answer_is_ignored(path: Path) -> None:
-    unread = {"term": "later_term", "reason": "r", "later": 1}
-    path.write_text(json.dumps({ENDED_KEY: {**ended_line(ended()), "unread": unread}}) + "\n", encoding="utf-8")
-    (entry,) = read_journal(path)[1]
+    for problem, change in BAD_LINES.items():
+        with pytest.raises(StoredRunError, match=re.escape(f"journal.jsonl:1: not a result: {problem}")):
+            read(**change)
+    (entry,) = read(unread={"term": "later_term", "reason": "r", "later": 1})
     assert entry.attempt.unread == UnreadAnswer("unreadable_answer", "r")
+    rewrite_journal(path, run(), [case_result("a")])
+    path.write_bytes(path.read_bytes() * 2)
+    with pytest.raises(StoredRunError, match=r"journal\.jsonl:\d: a second header; restore the file from the run"):
+        read_journal(path)
 
 
 def test_the_last_entry_of_each_attempt_counts_in_whatever_journal_it_is() -> None:
-    result, error = case_result("a", **at(2)), case_result("a", "error", **at(2))
-    early, late = ended("a", finished_ns=2_000_000_000), ended("a", finished_ns=3_000_000_000)
-    # a result has the time at which its target ended
-    assert last_attempts([[result], [early]]) == last_attempts([[early], [result]]) == [result]
-    # an attempt that was repeated after an error
-    assert last_attempts([[late], [early], [error]]) == [late]
-    other = case_result("a", trial=1, **at(1))
-    assert last_attempts([[late, other], [ended("b", finished_ns=0)]]) == [ended("b", finished_ns=0), other, late]
-
-
-def test_a_clock_that_steps_back_does_not_bring_back_what_a_later_line_replaced() -> None:
-    error, answer = case_result("a", "error", **at(9)), ended("a", finished_ns=2_000_000_000)
-    assert last_attempts([[error, answer]]) == [answer]
-    result = case_result("a", **at(2))
-    assert last_attempts([[error, answer, result]]) == [result]
+    first, trial, failed = case_result("a"), case_result("a", trial=1), case_result("a", "failed")
+    result, error, later = (
+        case_result("a", **at(2)),
+        case_result("a", "error", **at(2)),
+        case_result("a", trial=1, **at(1)),
+    )
+    early, late, b = ended("a", finished_ns=2 * 10**9), ended("a", finished_ns=3 * 10**9), ended("b", finished_ns=0)
+    broken = case_result("a", "error", **at(9))
+    journals: list[tuple[list[list[Any]], list[Any]]] = [
+        ([[case_result("a", "error"), case_result("b"), first]], [first, case_result("b")]),
+        ([[first, trial, failed]], [failed, trial]),
+        # a result has the time at which its target ended
+        ([[result], [early]], [result]),
+        ([[early], [result]], [result]),
+        # an attempt that was repeated after an error
+        ([[late], [early], [error]], [late]),
+        ([[late, later], [b]], [b, later, late]),
+        # a clock that steps back does not bring back what a later line replaced
+        ([[broken, early]], [early]),
+        ([[broken, early, result]], [result]),
+    ]
+    for entries, last in journals:
+        assert last_attempts(entries) == last
 
 
 def test_several_threads_append_whole_lines(path: Path) -> None:

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from pytest_packbench.model.errors import StoredRunError
 from pytest_packbench.runs.reading import open_run
 from pytest_packbench.runs.writing import RunWriter
-from tests.unit.run_builders import COMPLETE, case_result, check_run, document, gate
+from tests.unit.run_builders import COMPLETE, case_result, check_run, data, document, gate
 from tests.unit.stored_runs import read_jsonl, recorded_result, run_of, suite, write, write_jsonl
 
 if TYPE_CHECKING:
@@ -18,14 +18,11 @@ if TYPE_CHECKING:
 
     from pytest_packbench.model.result import Result
 
+DATA: dict[str, Any] = data("reading.yaml")
+
 BROKEN = case_result("broken", "error", kind="timeout", message="after 5 s")
 BOTH = "llama_guard", "words"
-DAMAGED = {
-    "{": "errors.jsonl:1: not JSON",
-    "[]": "errors.jsonl:1: expected an object with run_id, test_id",
-    '{"run_id": 1}': "errors.jsonl:1: /run_id: got 1; expected a string",
-    '{"run_id": "r", "test_id": "a", "verdict": "great"}': "errors.jsonl:1: /verdict: got .great.; expected .passed.",
-}
+DAMAGED: Any = DATA["damaged"]
 
 
 def records_of(folder: Path, *results: Result, partial: str = "") -> Path:
@@ -105,47 +102,6 @@ def test_records_alone_name_their_judges_and_rates_of_two_judges_fail(tmp_path: 
     assert result.text == "pass_rate: judged by llama_guard and words; rates of several judges are not mixed: FAIL"
 
 
-# what is replaced in a report as the writer leaves it, and what is said of it
-TAMPERED = {
-    "a row twice": (b"ROW,", b"ROW,ROW,", "/packbench/cases/1: toy:plain:a follows toy:plain:a; "),
-    "a row less": (b"ROW,", b"", "records.jsonl:1: toy:plain:b is not as in report.json"),
-    "a comma behind the last row": (b"}]}}\n", b"},]}}\n", "/packbench/cases/2: not JSON: Expecting value"),
-    "a key behind the rows": (b"]}}\n", b'],"gates":[]}}\n', "/packbench/cases/2: not JSON: expected the end"),
-    "a key twice in a row": (
-        b'"case_id":"b"',
-        b'"case_id":"b","case_id":"b"',
-        '/packbench/cases/1: not JSON: the key "case_id"',
-    ),
-    "a key twice in the header": (b'"status":', b'"version":1,"status":', 'the key "version" occurs twice'),
-    "a number in a row": (
-        b'"duration_ms":',
-        b'"x":1e999,"duration_ms":',
-        "/packbench/cases/0: not JSON: 1e999 is no finite number",
-    ),
-    "a number before the run": (b'"exitcode":0', b'"exitcode":NaN', "NaN is no finite number"),
-    "a number in a collector": (b'"a":1', b'"a":NaN', ": line 1 column 21: NaN is no finite number"),
-    "a key twice before the run": (b'"exitcode":0', b'"tests":1', 'the key "tests" occurs twice'),
-    "a number in a test": (b'"nodeid":"b"', b'"nodeid":NaN', ": line 1 column 60: NaN is no finite number"),
-    "a key twice in a test": (b'"nodeid":"b"', b'"nodeid":"b","nodeid":"c"', 'the key "nodeid" occurs twice'),
-    "two tests without a comma": (
-        b'},{"nodeid"',
-        b'} {"nodeid"',
-        "not JSON: Expecting ',' delimiter: line 1 column 49",
-    ),
-    "a comma behind the last test": (b'"b"}],', b'"b"},],', "not JSON: Expecting value: line 1 column 64"),
-    "tests without an end": (b'"b"}],', b'"b"},', "not JSON: "),
-    "no UTF-8 in a test": ("ä".encode(), b"\xe4", "not JSON: 'utf-8' codec"),
-    "no UTF-8 before the run": (b'"exitcode":0,"p', b'"exitcode":0,\xc3"p', "not JSON: 'utf-8' codec"),
-    "no UTF-8 in a row": ("ü".encode(), b"\xfc", "/packbench/cases/0: not JSON: 'utf-8' codec"),
-    "another verdict": (
-        b'"verdict":"passed"',
-        b'"verdict":"failed"',
-        "records.jsonl:1: toy:plain:a is not as in report.json",
-    ),
-    "another run": (b'"run_id":"01J', b'"run_id":"01K', "records.jsonl:1: toy:plain:a is not as in report.json"),
-}
-
-
 @pytest.fixture
 def whole(tmp_path: Path) -> Path:
     """The folder of a run of two cases, as a session writes it beside the document of another plugin."""
@@ -172,9 +128,10 @@ def test_a_report_is_read_in_chunks_of_any_size_with_the_files_beside_it(
     assert [each.attempt.payload for each in results] == [line["result"] for line in lines[1]]
 
 
-@pytest.mark.parametrize("name", TAMPERED)
+@pytest.mark.parametrize("name", DATA["tampered"])
 def test_a_report_that_was_tampered_with_is_refused_with_its_place(whole: Path, name: str) -> None:
-    old, new, message = TAMPERED[name]
+    *texts, message = DATA["tampered"][name]
+    old, new = (text.encode("utf-8", "surrogateescape") for text in texts)
     path = whole / "report.json"
     content = path.read_bytes()
     first = content[content.index(b'"cases":[') + 9 :].partition(b',{"test_id"')[0]

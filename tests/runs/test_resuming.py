@@ -19,9 +19,11 @@ from pytest_packbench.runs.resuming import (
     fill_missing_trials,
     find_resumed,
 )
-from tests.unit.run_builders import case_result, run
-from tests.unit.stored_runs import run_of, suite, write
 from tests.runs.test_journal import ended
+from tests.unit.run_builders import case_result, data, run
+from tests.unit.stored_runs import run_of, suite, write
+
+DATA: dict[str, Any] = data("resuming.yaml")
 
 TOY: Any = SimpleNamespace(name="toy")
 OTHER: Any = SimpleNamespace(name="other")
@@ -72,15 +74,7 @@ def test_an_attempt_on_another_recording_is_repeated_in_fixture_mode() -> None:
     assert (live.kept(TOY, "a", ONE), live.kept(TOY, "e", ONE)) == ({0: SCORED[0]}, {0: ENDED})
 
 
-CHANGES: dict[str, tuple[dict[str, Any], dict[str, Any], str]] = {
-    "model": ({"model": "m-1"}, {"model": "m-2"}, "the model changed (from m-1 to m-2)"),
-    "a model more": ({"model": None}, {"model": "m-2"}, "the model changed (from None to m-2)"),
-    "a model less": ({"model": "m-1"}, {"model": None}, "the model changed (from m-1 to None)"),
-    "rules": ({"suite_sha256": "1"}, {"suite_sha256": "2"}, "the suite's scoring rules changed (from 1 to 2)"),
-    "trials": ({"settings": {}}, {"settings": {"trials": 3}}, "trials changed (from 1 to 3)"),
-    "guards": ({"settings": {"guards": ["x", "y"]}}, {"settings": {}}, "guards changed (from ['x', 'y'] to [])"),
-    "temperature": ({"settings": {}}, {"settings": {"temperature": 0.5}}, "temperature changed (from None to 0.5)"),
-}
+CHANGES: Any = DATA["changes"]
 
 
 @pytest.mark.parametrize("name", CHANGES)
