@@ -141,6 +141,21 @@ def test_unknown_fields_have_to_be_json_and_nothing_more() -> None:
         problem(line(packbench=extension), strict=False)
 
 
+def test_unknown_fields_that_are_deep_have_to_be_json() -> None:
+    for around in ("[", '{"a":[1,'):
+        for depth in (299, 1000, 5000):
+            for strict in (True, False):
+                end = "]" * depth if around == "[" else "]}" * depth
+                assert read(line(other=around * depth + "0" + end), strict=strict) == record()
+                for wrong in ("}", "]", "nul", "0,,0", '"\\x"', "[0]1", "1[0]", "[]:0", '"', "[", "NaN", "{[]:0}"):
+                    problem(line(other=around * depth + wrong + end), strict=strict)
+    for before in range(295, 305):
+        for wrong in ("1[]", "[]1", "[][]", "{[]:1}", '{"a"[]}'):
+            text = "[" * before + wrong.replace("[]", "[" * 1000 + "]" * 1000) + "]" * before
+            problem(line(other=text))
+    assert problem(line(packbench='{"a":' * 2000 + "1" + "}" * 2000), strict=False).startswith("packbench: ")
+
+
 def test_escapes_and_control_characters_in_strings() -> None:
     for code, char in enumerate(map(chr, range(128))):
         for value, allowed in ((f'"\\{char}"', char in '"\\/bfnrt'), (f'"{char}"', code >= 32 and char not in '"\\')):
@@ -273,21 +288,6 @@ def test_an_extension_has_integers_of_any_sign_and_of_14_000_bits() -> None:
         assert problem(space + line(wall_clock_ms="-0")) == "wall_clock_ms: got -0.0; expected an integer"
 
 
-def test_unknown_fields_have_to_be_json_however_deep_they_are() -> None:
-    for around in ("[", '{"a":[1,'):
-        for depth in (299, 1000, 5000):
-            for strict in (True, False):
-                end = "]" * depth if around == "[" else "]}" * depth
-                assert read(line(other=around * depth + "0" + end), strict=strict) == record()
-                for wrong in ("}", "]", "nul", "0,,0", '"\\x"', "[0]1", "1[0]", "[]:0", '"', "[", "NaN", "{[]:0}"):
-                    problem(line(other=around * depth + wrong + end), strict=strict)
-    for before in range(295, 305):
-        for wrong in ("1[]", "[]1", "[][]", "{[]:1}", '{"a"[]}'):
-            text = "[" * before + wrong.replace("[]", "[" * 1000 + "]" * 1000) + "]" * before
-            problem(line(other=text))
-    assert problem(line(packbench='{"a":' * 2000 + "1" + "}" * 2000), strict=False).startswith("packbench: ")
-
-
 class Same(str):
     """A word that equals every other one."""
 
@@ -335,32 +335,30 @@ def test_the_fast_and_the_careful_reader_agree(*, text: str, edits: list[tuple[i
     assert repr(fast) == repr(careful) or {type(fast), type(careful)} == {str}
 
 
-class Plain(Pack):
-    name, version, answer_model = "plain", "1", Answer
+class Stating(Pack):
+    """Says which cases expect a refusal, if a case does, and all facts, if it has any."""
 
+    name, version, answer_model = "stating", "1", Answer
 
-class Refusing(Plain):
     def expects_refusal(self, case: Any) -> bool:
-        return bool(case.expected["refuse"])
+        return bool(case.expected.get("refuse"))
 
-
-class Explicit(Refusing):
     def facts(self, case: Any, answer: Any, terms: Any) -> RecordFacts:
-        return RecordFacts(attack_category="", expected="comply_safe", agent_decision="comply_unsafe", judge="words")
+        return RecordFacts(**case.expected.get("facts", {}))
 
 
-FACTS: list[tuple[Pack, bool, bool, tuple[str | None, ...]]] = [
-    (Plain(), False, False, ("kind", "comply_safe", "comply_safe", None)),
-    (Plain(), True, True, ("kind", "comply_safe", "refuse", None)),
-    (Refusing(), False, False, ("kind", "comply_safe", "comply_safe", None)),
-    (Refusing(), True, False, ("kind", "refuse", "comply_safe", None)),
-    (Explicit(), True, True, ("", "comply_safe", "comply_unsafe", "words")),
+ALL = {"attack_category": "", "expected": "comply_safe", "agent_decision": "comply_unsafe", "judge": "words"}
+FACTS: list[tuple[dict[str, Any], bool, tuple[str | None, ...]]] = [
+    ({}, False, ("kind", "comply_safe", "comply_safe", None)),
+    ({}, True, ("kind", "comply_safe", "refuse", None)),
+    ({"refuse": True}, False, ("kind", "refuse", "comply_safe", None)),
+    ({"refuse": True, "facts": ALL}, True, ("", "comply_safe", "comply_unsafe", "words")),
 ]
 
 
 def test_a_pack_may_state_all_facts_or_which_cases_expect_a_refusal_or_nothing() -> None:
     score = Score(score=1.0, threshold=0.5, verdict="passed")
-    for pack, refuse, refused, facts in FACTS:
-        case = Case(id="a", pack_id="p", case_type="kind", difficulty="easy", input={}, expected={"refuse": refuse})
-        stated = record_facts(pack, case, Outcome(refused=refused), score)
+    for expected, refused, facts in FACTS:
+        case = Case(id="a", pack_id="p", case_type="kind", difficulty="easy", input={}, expected=expected)
+        stated = record_facts(Stating(), case, Outcome(refused=refused), score)
         assert (stated.attack_category, stated.expected, stated.agent_decision, stated.judge) == facts

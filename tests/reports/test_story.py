@@ -55,7 +55,7 @@ from tests.unit.run_builders import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from pytest_packbench.model.result import Result
     from pytest_packbench.model.suite import Gate
@@ -124,21 +124,23 @@ LONG_CELLS = {
 }
 
 
+FORMATS: dict[str, Callable[..., Any]] = {
+    "cells": escape_markdown,
+    "printable": printable,
+    "commands": escape_commands,
+    "shortened": lambda text: one_line(text, 3),
+    "shares": lambda counts: format_percent(*counts),
+    "scores": lambda numbers: [*format_score(*numbers)],
+    "intervals": format_interval,
+}
+
+
 def test_texts_and_numbers_are_rendered_as_in_their_table() -> None:
-    for text, cell in [*RENDERED["cells"], *LONG_CELLS.items()]:
+    for name, render in FORMATS.items():
+        for value, text in RENDERED[name]:
+            assert render(value) == text
+    for text, cell in LONG_CELLS.items():
         assert escape_markdown(text) == cell
-    for text, escaped in RENDERED["printable"]:
-        assert printable(text) == escaped
-    for text, escaped in RENDERED["commands"]:
-        assert escape_commands(text) == escaped
-    for text, shortened in RENDERED["shortened"]:
-        assert one_line(text, 3) == shortened
-    for (count, total), percent in RENDERED["shares"]:
-        assert format_percent(count, total) == percent
-    for (score, threshold), texts in RENDERED["scores"]:
-        assert format_score(score, threshold) == tuple(texts)
-    for ends, interval in RENDERED["intervals"]:
-        assert format_interval(ends) == interval
 
     assert format_terms([]) == ""
     assert format_terms([*TERMS[:1], *TERMS]) == f"match +1.00; {format_terms(TERMS)}"
