@@ -135,7 +135,7 @@ def test_each_file_of_a_suite_counts_as_what_it_is(folder: Path) -> None:
     assert (cases["a"].file, cases["m1"].file) == ("cases/a.json", "cases/more.jsonl:2")
     read = [json.loads(read_located(cases[name].location)) for name in ("a", "m1")]
     assert read == [{"id": "a", "input": "x"}, {"id": "m1"}]
-    values = {"a": {"case_id": "a", "description": "x"}, "p": {"case_id": "p"}}
+    values: dict[str, Any] = {"a": {"case_id": "a", "description": "x"}, "p": {"case_id": "p"}}
     values |= {"controls/c": {"id": "c"}, "controls/d": {"id": "d"}, "controls/all.line-3": []}
     recordings = {name: canonical_sha256(value) for name, value in values.items()}
     assert found["recordings"] == {**recordings, "broken": text_sha256(b"{")}

@@ -288,6 +288,16 @@ def test_an_extension_has_integers_of_any_sign_and_of_14_000_bits() -> None:
         assert problem(space + line(wall_clock_ms="-0")) == "wall_clock_ms: got -0.0; expected an integer"
 
 
+ORDINARY = LONGEST.replace(str(U64_MAX), "9" * 19)
+
+
+def test_an_ordinary_line_takes_the_fast_reader_which_shares_equal_hooks() -> None:
+    of_json, of_rust = json.dumps(json.loads(ORDINARY), ensure_ascii=False), '"tokens_input":null'
+    for text in (ORDINARY, ORDINARY + "\r\n", of_json, ORDINARY.replace('"tokens_input":0', of_rust)):
+        assert read(text).hook_decisions is read(text).hook_decisions
+        assert read(" " + text).hook_decisions is not read(" " + text).hook_decisions
+
+
 class Same(str):
     """A word that equals every other one."""
 

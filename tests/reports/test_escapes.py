@@ -125,7 +125,7 @@ def test_every_writer_of_a_run_writes_text_as_text(text: str) -> None:
                 intro=text,
                 head=(text,),
                 rows=((text,),),
-                figures=of.conclusion.figures,
+                figures=tuple(of.conclusion.figures),
             )
         ],
         trend=[point(text, text, text, interval=None)],

@@ -119,7 +119,7 @@ def full(**changes: Any) -> RunPage:
     of_rates = [{**row, "interval": row.get("interval") and Interval(*row["interval"])} for row in given["figures"]]
     figures = [Figure(**row) for row in of_rates]
     panels = [Panel(**row) for row in given["panels"]]
-    panels.append(Panel(title="Numbers", figures=figures[:1]))
+    panels.append(Panel(title="Numbers", figures=tuple(figures[:1])))
     policy = PolicyOutcome(base="v1", changes=tuple(changes_), notes=("hooks are not compared",))
     wrong = ControlResult(**given["control"])
     trend = [
