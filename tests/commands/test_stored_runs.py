@@ -184,7 +184,9 @@ def test_a_run_that_can_be_no_baseline_is_refused_and_a_loosened_one_is_shown(to
         assert (code, problem in output, output.count("\n")) == (2, True, 1)
     for number, verdict in enumerate(("passed", "failed")):
         results = [case_result(f"c{each}", verdict, case_sha256=EMPTY_CASE) for each in range(53)]
-        code, output = set_to(write(reports, run_of(root, run_id=f"{GONE[:-1]}{number}"), results, root))
+        code, output = set_to(
+            write(reports, run_of(root, run_id=f"{GONE[:-1]}{number}"), results, root) / "report.json"
+        )
         assert code == 0
     assert (output.count("53 points looser"), output.count(": passed before, failed now; ")) == (1, 53)
     path = root / "toy" / "baseline.json"
