@@ -59,7 +59,7 @@ MOST = (
     "tests/integration/test_names.py",
     "tests/engine/test_attempt.py",
     "tests/unit/test_cases.py",
-    "tests/unit/test_evalrecord.py",
+    "tests/model/test_record.py",
     "tests/unit/test_nasty_inputs.py",
     "tests/engine/test_offline.py",
     "tests/engine/test_scheduler.py",

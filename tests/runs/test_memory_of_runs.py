@@ -66,26 +66,3 @@ def test_memory_hardly_grows_with_the_run(
             tracemalloc.stop()
     _, small, large = peaks
     assert large < 1.25 * small
-
-
-@pytest.mark.parametrize("name", COMMANDS)
-def test_a_run_that_is_damaged_at_its_end_is_refused_before_anything_is_said(
-    name: str, root: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    folder = written(tmp_path, root, 3)
-    path = folder / "report.json"
-    path.write_text(path.read_text("utf-8").replace("}]}}\n", "},]}}\n"), encoding="utf-8")
-    assert ran(name, root, folder) == 2
-    said = capsys.readouterr()
-    assert said.out == ""
-    assert said.err.startswith(f"packbench: {path}: /packbench/cases/3: not JSON: ")
-
-
-def test_several_runs_are_compared_with_one_baseline(
-    root: Path, runs: dict[int, Path], capsys: pytest.CaptureFixture[str]
-) -> None:
-    folder = runs[SIZES[0]]
-    assert main(["gate", str(folder), "--baseline", str(folder), "--root", str(root)]) == 0
-    once = capsys.readouterr().out.removesuffix("all gates passed\n")
-    assert main(["gate", *[str(folder)] * 2, "--baseline", str(folder), "--root", str(root)]) == 0
-    assert capsys.readouterr().out == f"{once}{once}all gates passed\n"

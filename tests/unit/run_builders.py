@@ -42,8 +42,10 @@ if TYPE_CHECKING:
 
 
 def data(name: str) -> Any:
-    """Read a file of `data/`."""
-    return yaml.safe_load(Path(__file__).with_name("data").joinpath(name).read_text("utf-8"))
+    """Read a file of a folder `data/`, which is the only one of its name."""
+    folder = Path(__file__).parents[1]
+    (path,) = {*folder.glob(f"*/data/{name}"), *folder.glob(f"data/{name}")}
+    return yaml.safe_load(path.read_text("utf-8"))
 
 
 USUAL = data("usual.yaml")
