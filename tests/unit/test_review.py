@@ -12,7 +12,7 @@ from pytest_packbench.cases.load import case_sha256
 from pytest_packbench.commands import main
 from pytest_packbench.packs.registry import builtin
 from pytest_packbench.testing import case, write_case, write_suite
-from tests.unit import tariff_cases
+from tests.packs.tariff import cases as tariff_cases
 
 if TYPE_CHECKING:
     from collections.abc import Callable
