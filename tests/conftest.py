@@ -10,6 +10,7 @@ import re
 import shutil
 import signal
 import sys
+import time
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -17,6 +18,7 @@ from typing import TYPE_CHECKING
 import pytest
 import tabulate
 import yaml
+from hypothesis import HealthCheck, Phase, settings
 
 import pytest_packbench.analysis.changes
 import pytest_packbench.analysis.conclusion
@@ -39,6 +41,16 @@ import pytest_packbench.reports.story
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+settings.register_profile("packbench", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.register_profile(
+    "first_failure",  # for measurements: the smallest example is of no use there, and takes minutes
+    settings.get_profile("packbench"),
+    phases=[Phase.explicit, Phase.generate],
+    database=None,
+    derandomize=True,
+)
+settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "packbench"))
+
 UPDATE = "PACKBENCH_UPDATE_GOLDEN"
 # read now: tests of the plugin take its variables out of the environment
 _UPDATING = bool(os.environ.get(UPDATE))
@@ -52,6 +64,18 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 SUITE = Path(__file__).parents[1] / "storage" / "benchmarks" / "tariff"
 # pytester forgets what a run imported: what is imported here is imported once
 _WARM = (pytest_packbench, concurrent.futures, tabulate, yaml)
+
+
+@pytest.fixture(scope="session")
+def yardstick() -> float:
+    """CPU time of a fixed piece of work, seconds: some 0.04; seconds say more of the machine than of the code."""
+
+    def once() -> float:
+        before = time.process_time()
+        sum(number * number for number in range(1_000_000))
+        return time.process_time() - before
+
+    return min(once() for _ in range(3))
 
 
 @dataclass
