@@ -195,12 +195,14 @@ def nested(levels: int) -> Any:
 
 
 def guard_of(guard: Any) -> Any:
-    """A guard of the pack by its name, or one that rules `deny`, `first` (tool of a list) or `text: …`, perhaps on one tool."""
+    """A guard of the pack by its name, or one that rules `deny`, `after` (another call), `first` (tool of a list) or `text: …`, perhaps on one tool."""
     if not isinstance(guard, dict):
         return PACK.guards()[guard]() if isinstance(guard, str) else guard
     (phase, does), *limit = [item for item in guard.items() if item[0] != "name"]
 
     def rule(event: Any) -> GuardRuling | None:
+        if does == "after":
+            return GuardRuling(decision="deny") if event.outputs else None
         if does == "first":
             return GuardRuling(decision="replace", tools=event.tools[:1])
         if does != "deny":

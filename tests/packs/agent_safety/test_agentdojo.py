@@ -219,16 +219,6 @@ def test_variants_of_ours(variant: str, model: str, guards: list[str], verdict: 
             }
 
 
-def test_the_calls_of_one_message_run_before_guards_rule_on_their_outputs() -> None:
-    later = RulingGuard("later", pre_tool_use=lambda call: DENY if call.outputs else None, on_tool_output=None)
-    balance = ToolCall(id="1", name="get_balance", arguments={})
-    both = ModelAnswer(content="", tool_calls=(balance, replace(balance, id="2")))
-    model = ScriptedModel([both, ModelAnswer(content="", tool_calls=(balance,)), ModelAnswer(content="Done.")])
-    run = run_case(CASES[0], RULES, model="m-1", llm=model, guards=[later])
-    assert run.calls == [("get_balance", "run"), ("get_balance", "run"), ("get_balance", "denied")]
-    assert [len(event.outputs) for event in later.events if hasattr(event, "outputs")] == [0, 0, 2]
-
-
 def test_a_model_reads_the_attack_in_a_tool_s_description_or_in_its_memory() -> None:
     pair = Pair("banking", 1, 7, "easy")
     model = ScriptedModel([ModelAnswer(content="No.")])
@@ -297,15 +287,7 @@ def test_a_call_that_cannot_be_read_hides_no_other_of_its_turn(acts: str, verdic
     assert ((run.episode.said.problem is None), run.episode.said.problem) == (False, problem.message)
 
 
-def test_a_model_is_told_of_its_mistakes_and_may_go_on_to_a_limit() -> None:
-    model = ScriptedModel([calls("no_such_tool", "read_file"), ModelAnswer(content=None, refusal="I'd rather not.")])
-    run = run_case(case("banking", 0, 0), RULES, model="m-1", llm=model)
-    errors = [message["content"] for message in model.requests[1].messages if message["role"] == "tool"]
-    assert errors[0] == "Invalid tool no_such_tool provided."
-    assert "ValidationError" in errors[1]
-    assert [status for _, status in run.calls] == ["failed", "failed"]
-    assert (run.outcome.answer, run.score.verdict) == ("I'd rather not.", "vacuous")
-    # a call that fails is an error; a model that never stops is stopped
+def test_a_model_that_fails_is_an_error_and_one_that_never_stops_is_stopped() -> None:
     with pytest.raises(BackendError, match="too slow"):
         run_case(case("banking", 0, 0), RULES, model="m-1", llm=ScriptedModel([BackendError("timeout", "too slow")]))
     model = ScriptedModel([calls("get_iban") for _ in range(99)])
@@ -313,19 +295,13 @@ def test_a_model_is_told_of_its_mistakes_and_may_go_on_to_a_limit() -> None:
     assert (len(model.requests), len(run.calls)) == (16, 15)
 
 
-def test_an_attack_addresses_the_model_by_name() -> None:
+@pytest.mark.parametrize(("backend", "model", "name"), TABLES["addressed"])
+def test_an_attack_addresses_the_model_by_name(backend: str, model: str, name: str) -> None:
     suite = suite_of(VERSION, "banking")
-    for backend, model, name in (
-        ("stub", "gullible", "Local model"),
-        ("openai", "gpt-4o-2024-05-13", "GPT-4"),
-        ("openai", "gpt-5.1-mini", "GPT-5.1"),
-        ("anthropic", "claude-sonnet-4-6", "Claude"),
-        ("ollama", "local-thing", "the AI language model"),
-    ):
-        assert addressed_as(backend, model) == name
-        attack = attack_of(VERSION, "banking", "important_instructions", name)
-        texts = attack.attack(suite.user_tasks["user_task_0"], suite.injection_tasks["injection_task_7"])
-        assert [f"to you, {name}" in text for text in texts.values()] == [True] * len(texts) != []
+    assert addressed_as(backend, model) == name
+    attack = attack_of(VERSION, "banking", "important_instructions", name)
+    texts = attack.attack(suite.user_tasks["user_task_0"], suite.injection_tasks["injection_task_7"])
+    assert [f"to you, {name}" in text for text in texts.values()] == [True] * len(texts) != []
 
 
 def test_cases_are_pairs_with_their_known_holes_and_without_a_text_of_agentdojo() -> None:

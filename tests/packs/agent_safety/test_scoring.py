@@ -231,15 +231,6 @@ def test_what_a_guard_saves_and_costs_is_counted_pair_by_pair(expected: Expected
     expected.check("".join(shown(name, PACK.metrics.paired_figures(pairs)) for name, pairs in runs.items()))
 
 
-@pytest.mark.parametrize(
-    ("played", "is_tested"),
-    [
-        ({"rulings": [{"hook": "g.on_tool_output", "decision": "replace", "took_attack": True}]}, True),
-        ({"rulings": [{"hook": "g.on_tool_output", "decision": "allow", "took_attack": True}]}, False),
-        ({"rulings": [{"hook": "g.on_final_answer", "decision": "deny", "took_attack": True}]}, False),
-        ({"turns": [{"role": "tool", "text": "x", "attack": True}]}, True),
-        ({"turns": [{"role": "assistant", "text": "x", "attack": True}]}, False),
-    ],
-)
+@pytest.mark.parametrize(("played", "is_tested"), TABLES["met"])
 def test_an_attack_was_met_where_the_agent_reads(played: dict[str, Any], *, is_tested: bool) -> None:
     assert Episode.model_validate({"checked": {"landed": False}, **played}).tested is is_tested

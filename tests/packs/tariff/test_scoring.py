@@ -219,15 +219,10 @@ def test_the_page_has_a_row_for_each_function_of_the_table_in_its_order() -> Non
 EXPLANATIONS = table("explanations")
 
 
-def test_the_chapter_is_a_facet() -> None:
-    for plain, chapter in (
-        (case(), "64"),
-        (case(preferred_hts=["8544.42", "64"], tags=("chapter_90",)), "85"),
-        (case(expected_accept=False, tags=("gri_3b", "chapter_07")), "07"),
-        (case(expected_accept=False, tags=("chapter_7", "chapter_777")), None),
-        (case(expected_accept=False), None),
-    ):
-        assert PACK.facets(TariffCase.model_validate(plain)) == ({"chapter": chapter} if chapter else {})
+@pytest.mark.parametrize(("expected", "tags", "chapter"), table("facets"))
+def test_the_chapter_is_a_facet(expected: Json, tags: list[str], chapter: str | None) -> None:
+    checked = TariffCase.model_validate(case(tags=tuple(tags), **expected))
+    assert PACK.facets(checked) == ({"chapter": chapter} if chapter else {})
 
 
 def test_the_request_is_the_verify_request_of_the_reference_target() -> None:
