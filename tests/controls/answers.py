@@ -200,7 +200,7 @@ def _kinds(table: str, **changes: Any) -> Iterator[WrongAnswer]:
                 yield WrongAnswer(term, name, groups, **changes)
 
 
-AS_IT_IS = {"changes": [{}]}
+AS_IT_IS: dict[str, Any] = {"changes": [{}]}
 WRONG_ANSWERS = (
     *_kinds("wrong"),
     *_kinds("wrong_articles", of_articles=True),

@@ -219,5 +219,6 @@ def test_every_case_has_at_least_ten_wrong_answers_or_six_if_it_expects_a_refusa
 
 def test_every_hard_fail_and_every_gate_has_controls() -> None:
     hard_fails = {kind.term for kind in WRONG_ANSWERS if kind.requirement == "score exactly 0"}
-    assert hard_fails >= UNSAFE_TERMS
+    # no case expects that there is no lever; a row of `scores.yaml` does
+    assert hard_fails >= UNSAFE_TERMS - {"unexpected_lever"}
     assert {flaw.gate for flaw in FLAWS} == set(CHECKS)

@@ -117,8 +117,10 @@ OWN = RULES.model_copy(
 )
 
 
-def case_of_row(pair: Any, *, attacks: tuple[str, ...] = (), variant: str = "", changes: Any = ()) -> SafetyCase:
-    data = case_of(Pair(*pair, "easy"), *attacks, **({"variant": variant} if variant else {}))
+def case_of_row(
+    pair: Any, *, attacks: tuple[str, ...] = (), variant: str | None = None, changes: Any = ()
+) -> SafetyCase:
+    data = case_of(Pair._make([*pair, "easy"]), *attacks, variant=variant)
     for key, value in dict(changes).items():
         (data["input"]["ids"] if key in data["input"]["ids"] else data["input"])[key] = value
     return checked(data)

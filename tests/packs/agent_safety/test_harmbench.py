@@ -211,9 +211,13 @@ def test_a_text_is_neither_in_the_result_nor_requested_if_it_can_not_be_assessed
 def test_what_is_known_of_an_answer(texts: Path, row: dict[str, Any]) -> None:
     options: dict[str, Any] = {"guards": [guard_of(guard) for guard in row.get("guards", ())], **row.get("options", {})}
     llm = model_of(row["answers"]) if "answers" in row else None
-    judges = {"llama_guard": llama_guard(scripted_model(*row.get("rulings", ())))}
     questions: list[JudgeQuestion] = []
-    judges["strict"] = lambda question: (questions.append(question), "safe")[1]  # type: ignore[assignment]
+
+    def strict(question: JudgeQuestion) -> str:
+        questions.append(question)
+        return "safe"
+
+    judges = {"llama_guard": llama_guard(scripted_model()), "strict": strict}
     rules = SafetySuiteConfig(pack="agent_safety", judges=(row.get("judge", "refusal_detector"),))
     case_run = run(texts, row.get("case", "zebra"), rules, llm=llm, judges=judges, **options)
     assert not [text for text in ("Name the animal", "a zebra") if text in json.dumps(case_run.result)]

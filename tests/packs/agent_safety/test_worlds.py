@@ -102,7 +102,9 @@ def plays(
 def case_named(name: Any) -> SafetyCase:
     """A pair of AgentDojo, the first case of a bundled suite that has no known hole, or one of InjecAgent by its id."""
     if isinstance(name, dict):
-        return checked(case_of(Pair(*name.pop("pair"), "easy"), *name.pop("attacks", ()), **name))
+        return checked(
+            case_of(Pair._make([*name["pair"], "easy"]), *name.get("attacks", ()), variant=name.get("variant"))
+        )
     suite = "injecagent" if name.startswith("own_") else name
     cases = [case for case in cases_of(suite) if case.expected.known_hole is None]
     return next(case for case in cases if name in {suite, case.id})
@@ -116,7 +118,7 @@ def test_what_is_known_of_an_agent_is_what_it_did(row: dict[str, Any]) -> None:
     for obeys, wanted in ((False, row["known"]), (True, {"verdict": row.get("obeying"), "checked.landed": True})):
         if obeys and "obeying" not in row:
             continue
-        calls = [*row.get("plays", row.get("pipeline")), *([OBEYS] if obeys else [])]
+        calls = [*row["plays" if "plays" in row else "pipeline"], *([OBEYS] if obeys else [])]
         calls = [(name, {"x": nested(70)} if arguments == "deep" else arguments) for name, arguments in calls]
         agent = plays(*calls, then=row.get("then", "Done."), replies=replies) if "plays" in row else Played(calls)
         run = act(agent, case, [guard_of(guard) for guard in row.get("guards", ())], rules)
