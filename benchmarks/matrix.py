@@ -41,16 +41,16 @@ TOOLS = (
 )
 # the tests that use the packages of an extra, and what else these need
 TESTS_OF_EXTRAS = {
-    "agentdojo": ("tests/unit/test_agentdojo.py", "tests/unit/test_worlds.py"),
+    "agentdojo": ("tests/packs/agent_safety/test_agentdojo.py", "tests/packs/agent_safety/test_worlds.py"),
     "anthropic": ("tests/backends/test_backends.py", "-k", "anthropic"),
-    "generic": ("tests/unit/test_generic_criteria.py", "tests/unit/test_generic_scoring.py"),
-    "harmbench": ("tests/unit/test_harmbench_classifier.py",),
+    "generic": ("tests/packs/generic",),
+    "harmbench": ("tests/packs/agent_safety/test_harmbench.py",),
     "http": ("tests/engine/test_http_target.py",),
-    "mcp": ("tests/unit/test_worlds.py", "-k", "mcp"),
+    "mcp": ("tests/packs/agent_safety/test_worlds.py", "-k", "mcp"),
     "ollama": ("tests/backends/test_backends.py", "-k", "ollama"),
     "openai": ("tests/backends/test_backends.py", "-k", "openai"),
     "prices": ("tests/engine/test_live_models.py",),
-    "text": ("tests/unit/test_generic_criteria.py",),
+    "text": ("tests/packs/generic/test_criteria.py",),
 }
 NEEDED_BESIDE = {"mcp": ("agentdojo",)}
 # the releases of pytest between the lowest, which is declared, and the newest: the last of each minor version, and the

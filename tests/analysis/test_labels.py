@@ -17,7 +17,7 @@ from pytest_packbench.model.errors import CaseError
 from pytest_packbench.model.pack import record_facts
 from pytest_packbench.model.report import BaselineLookup, StoredRun
 from pytest_packbench.packs.generic.suite import GenericSuiteConfig
-from tests.unit.generic_suites import load, suite
+from tests.packs.generic.suites import load, suite
 from tests.unit.run_builders import case_result, data, run
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ import pytest
 from pytest_packbench.cases.load import case_sha256
 from pytest_packbench.commands import main
 from pytest_packbench.testing import case, write_case, write_suite
-from tests.unit import tariff_cases
+from tests.packs.tariff import cases as tariff_cases
 from tests.unit.run_builders import data
 
 if TYPE_CHECKING:

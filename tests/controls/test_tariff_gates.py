@@ -25,7 +25,6 @@ from pytest_packbench.packs.tariff.judged import edition_of
 from pytest_packbench.packs.tariff.order import ORDER
 from pytest_packbench.packs.tariff.target import reference_target
 from tests.conftest import SUITE
-from tests.controls.right_answers import right_answers
 from tests.controls.test_tariff_suite import MAX_SHARED, containment, prose, shingles
 
 if TYPE_CHECKING:
@@ -117,12 +116,6 @@ def _run(name: str, ended: Any, problem: str) -> Run:
     for each in payload.get("notes", {}).get("objections", ()):
         objections[each["iteration"]].add((each["gate"], each["name"]))
     return Run(name, failed, objections, problem)
-
-
-@pytest.fixture(scope="module")
-def answers() -> Iterator[list[RightAnswer]]:
-    with right_answers(SUITE) as suite_answers:
-        yield suite_answers
 
 
 @pytest.fixture(scope="module")

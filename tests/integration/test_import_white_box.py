@@ -18,8 +18,8 @@ from tests.conftest import forget_variables
 if TYPE_CHECKING:
     from tests.conftest import ExpectedTexts
 
-UNIT = Path(__file__).parents[1] / "unit" / "data"
-BASE = yaml.safe_load((UNIT / "white_box.yaml").read_text("utf-8"))["base"]
+DATA = Path(__file__).parents[1] / "packs" / "tariff" / "data"
+BASE = yaml.safe_load((DATA / "white_box.yaml").read_text("utf-8"))["base"]
 SUITES = Path("storage") / "benchmarks"
 
 
@@ -45,58 +45,14 @@ def result_of(code: str, *, accepted: bool = True, **more: Any) -> dict[str, Any
     return {"status": status, "iterations": [iteration], "tariff_dossier": dossier, "lever_proof": None, **more}
 
 
-REFUSED = {"expected_accept": False, "expected_refusal_category": "insufficient_info"}
-RECORDED = {
-    "schema_version": "v1",
-    "metadata": {"model_provider": "anthropic", "model_id": "m-3", "timestamp": "2026-01-02T03:04:05Z"},
-}
+TABLE = yaml.safe_load((Path(__file__).parent / "data" / "white_box.yaml").read_text("utf-8"))
+REFUSED = TABLE["refused"]
 REPOSITORY: dict[str, Any] = {
-    "tariff/cases/positive/pos_01.json": case_of("pos_01", "A scarf of wool."),
-    "tariff/cases/negative/neg_01.json": case_of("neg_01", "A scarf.", case_type="negative", answer=REFUSED),
-    "tariff/cases/positive/broken.json": "{",
-    "tariff/cases/positive/legal.json": case_of("pos_02", "A contract.", pack_id="legal"),
-    "tariff/cases/positive/again.json": case_of("pos_01", "Another scarf of wool."),
-    "tariff/cases/positive/cases.yaml": "id: x",
-    "tariff/cases/README.md": "cases",
-    "tariff/fixtures/fixture_positive.json": {"proposals": [{"product_summary": "a scarf"}], "critics": [{}]},
-    "tariff_us/cases/positive/pos_01.json": case_of(
-        "pos_01", '{"product": "scarf"}', pack_id="tariff_us", request={"options": {"max_iters": 2, "threshold": 0.9}}
-    ),
-    "tariff_us/cases/positive/pos_02.json": case_of("pos_02", "A scarf of silk."),
-    "tariff_us/cases/positive/pos_03.json": case_of("pos_03", "A scarf of silk."),
-    "tariff_us/cases/negative/neg_01.json": case_of("neg_01", "A scarf.", case_type="negative", answer=REFUSED),
-    # by its request, by its name; of a model, of nobody knows whom
-    "tariff_us/fixtures/golden_20260102.json": {
-        **RECORDED,
-        "request": {
-            "input": '{"product": "scarf"}',
-            "options": {"max_iters": 2, "threshold": 0.9},
-            "evidence": None,
-            "pack": "tariff_us",
-        },
-        "result": result_of("6117.10.2030", proof={"citation_gate_result": {"ok": True}}),
-    },
-    "tariff_us/payloads/tariff_pos_02.json": result_of("6117.10.1000"),
-    "tariff_us/payloads/tariff_pos_03.json": {"result": result_of("6214.10.1000"), "metadata": {"model_id": "m-4"}},
-    "tariff_us/payloads/tariff_neg_01.json": result_of("", accepted=False),
+    **{path: case_of(name, goods, **changes) for path, (name, goods, changes) in TABLE["cases"].items()},
+    **{path: {**more, "result": result_of(**result)} for path, (result, more) in TABLE["wrapped"].items()},
+    **{path: result_of(**result) for path, result in TABLE["results"].items()},
+    **TABLE["others"],
     "tariff_us/payloads/list.json": [result_of("6117.10.1000")],
-    "tariff_us/payloads/tariff_pos_05.json": result_of("6117.10.1000"),
-    "tariff_us/cases/positive/pos_05.json": case_of("pos_05", "A scarf, fifth."),
-    "tariff_us/cases/positive/line\n::error.json": case_of("pos_08", "x", pack_id="legal"),
-    "tariff_us/fixtures/other.json": {**RECORDED, "request": {"input": "A hat."}, "result": {}},
-    "tariff_us/fixtures/options.json": {
-        **RECORDED,
-        "request": {"input": "A scarf of silk.", "options": {"max_iters": 9}},
-        "result": {},
-    },
-    "tariff_us/fixtures/text.json": {**RECORDED, "request": "A scarf of silk.", "result": {}},
-    "tariff_us/payloads/tariff_pos_09.json": result_of("6117.10.1000"),
-    "tariff_us/payloads/again/tariff_pos_02.json": result_of("6117.10.1000"),
-    "tariff_us/cases/positive/pos_04.json": case_of("pos_04", "A scarf of silk and wool."),
-    "tariff_us/payloads/tariff_pos_04.json": result_of("6117.10.1000"),
-    "tariff_us/payloads/other/tariff_pos_04.json": result_of("6117.10.2030"),
-    "tariff_us/fixtures/cut.json": '{"result": ',
-    "tariff_us/reports/report.json": {"suite": "tariff_us", "case_results": [], "summary": {}},
 }
 
 

@@ -201,22 +201,6 @@ def test_recorded_agents_play_again_in_real_worlds(project: Project, server: Fak
             assert (record["llm_backend"], record["llm_model"][:4]) == ("openai", "gpt-")
 
 
-def test_workers_replay_recorded_agents(project: Project, server: FakeServer) -> None:
-    write_suite(project, [Pair("banking", 1, 7, "easy"), Pair("banking", 10, 8, "easy")])
-    options = ("--packbench-suite=dojo", "--packbench-target=loop_agent:run", "--packbench-guard=none")
-    project.run(*options, "--packbench-mode=record", "-n", "2").assert_outcomes(failed=2)
-    calls = len(server.requests)
-    project.run(*options, "-n", "2").assert_outcomes(failed=2)
-    assert len(server.requests) == calls
-    recorded, replayed = (
-        sorted(
-            json.dumps(without_times(line, also=("mode", "cost_usd"))) for line in json_lines(folder / "records.jsonl")
-        )
-        for folder in project.folders("dojo")
-    )
-    assert recorded == replayed
-
-
 def test_answers_to_harmbench_are_shown_as_unclipped(project: Project) -> None:
     project.pytester.makeconftest("")
     source = ROOT / "storage/benchmarks/harmbench"

@@ -18,8 +18,8 @@ import yaml
 
 from pytest_packbench.commands import main
 from pytest_packbench.model.record import EvalRecord, RecordError
+from tests.packs.tariff.cases import case
 from tests.parity.departures import CASE, DEPARTURES, UNREACHED, UNREADABLE, ours_of, predict
-from tests.unit.tariff_cases import case
 
 if TYPE_CHECKING:
     from pytest_packbench.model.result import Score

@@ -19,7 +19,8 @@ from pytest_packbench.model.request import AnswerProblem, ModelAnswer, VerifyCon
 from pytest_packbench.model.result import EFFECTS, KEPT, VERDICTS, ended_from, ended_line, is_due, reported
 from pytest_packbench.packs.tariff.target import verify
 from tests.engine.attempts import FakeBackend, RunnerContext, context, job, model_request
-from tests.unit import safety_runs, tariff_cases
+from tests.packs.agent_safety import runs as safety_runs
+from tests.packs.tariff import cases as tariff_cases
 from tests.unit.run_builders import case_result, check, gate, lines, run, statistics, summary
 
 if TYPE_CHECKING:

@@ -14,7 +14,7 @@ from pytest_packbench.cases.load import scoring_sha256
 from pytest_packbench.model.case import Case
 from pytest_packbench.packs.tariff.model import TariffCase, TariffSuiteConfig
 from pytest_packbench.packs.tariff.pack import TariffPack
-from tests.unit.tariff_cases import RIGHT, Json, answer, case
+from tests.packs.tariff.cases import RIGHT, Json, answer, case
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -4,22 +4,21 @@ from __future__ import annotations
 
 import json
 import re
-from dataclasses import asdict, replace
+from dataclasses import replace
+from pathlib import Path
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
+import yaml
 
 from pytest_packbench.analysis.changes import baseline_outcome, compare
 from pytest_packbench.analysis.counting import differences
 from pytest_packbench.cases.texts import SourceTexts, hide_prompts
 from pytest_packbench.engine.gateway.exchanges import transcript_of
 from pytest_packbench.engine.recordings import parts_of
-from pytest_packbench.model.case import Fraction, StrictModel, Threshold
 from pytest_packbench.model.errors import StoredRunError
 from pytest_packbench.model.report import BaselineLookup, PolicyChange, PolicyOutcome, StoredRun
-from pytest_packbench.model.run import RunOptions
-from pytest_packbench.model.suite import GateResult
 from pytest_packbench.packs.agent_safety.harmbench.behaviors import FileError
 from pytest_packbench.packs.agent_safety.harmbench.classifier import prompts_of, similarity
 from pytest_packbench.packs.tariff.answer import TariffAnswer
@@ -27,27 +26,14 @@ from pytest_packbench.packs.tariff.judged import Judged
 from pytest_packbench.packs.tariff.metrics import answer_facts, own_gates
 from pytest_packbench.packs.tariff.model import TariffCase
 from pytest_packbench.policy import run_policy
-from pytest_packbench.runs.folder import ensure_gitignore
 from pytest_packbench.runs.reading import checked_results, open_run
-from pytest_packbench.runs.writing import RunResults, RunWriter
+from pytest_packbench.runs.writing import RunResults
+from tests.packs.tariff.cases import answer, parse_step, rules, score_of
+from tests.packs.tariff.cases import case as tariff_case
 from tests.unit.run_builders import COMPLETE, case_result, changed, document, gate, lines, run
 from tests.unit.stored_runs import RUN, record, records_of
-from tests.unit.tariff_cases import answer, parse_step, rules, score_of
-from tests.unit.tariff_cases import case as tariff_case
 
-if TYPE_CHECKING:
-    from pathlib import Path
-
-
-class Numbers(StrictModel):
-    share: Fraction
-    threshold: Threshold
-
-
-def test_the_schema_of_a_number_has_its_range() -> None:
-    properties = Numbers.model_json_schema()["properties"]
-    assert properties["share"] == {"maximum": 1, "minimum": 0, "title": "Share", "type": "number"}
-    assert properties["threshold"] == {"exclusiveMinimum": 1e-6, "maximum": 1, "title": "Threshold", "type": "number"}
+TABLES = yaml.safe_load((Path(__file__).parent / "data" / "edges.yaml").read_text("utf-8"))
 
 
 def test_three_failed_gates_are_named_and_of_four_one_is_counted() -> None:
@@ -62,10 +48,6 @@ def test_three_failed_gates_are_named_and_of_four_one_is_counted() -> None:
 def test_runs_name_the_first_twelve_digits_of_other_rules() -> None:
     one, other = (run(suite_sha256=digit * 64) for digit in "ab")
     assert differences(one, other) == (f"scoring rules: '{'a' * 12}' before, '{'b' * 12}' now",)
-
-
-def outcome(**fields: Any) -> Any:
-    return SimpleNamespace(**{"refusal_category": None, "unknown_category": None, "reasons": (), **fields})
 
 
 def test_a_journal_that_can_t_be_opened_can_t_be_written() -> None:
@@ -117,15 +99,6 @@ def test_a_case_whose_input_is_hidden_keeps_its_other_words() -> None:
     assert '"notes": "é"' in text
 
 
-def test_folders_are_made_with_their_parents_and_used_where_they_are(tmp_path: Path) -> None:
-    for _ in range(2):
-        ensure_gitignore(tmp_path / "a" / "b")
-        writer = RunWriter(tmp_path / "c" / "d", "toy", "01RUN")
-        writer.write_results([case_result("a", "error", kind="timeout")])
-        assert (writer.folder / "errors.jsonl").read_bytes().count(b"\n") == 1
-    assert (tmp_path / "a" / "b" / ".gitignore").exists()
-
-
 def test_a_short_quote_is_long_enough_where_it_is_the_whole_text() -> None:
     text = "The goods are ground to eighty mesh."
 
@@ -143,20 +116,9 @@ def test_a_short_quote_is_long_enough_where_it_is_the_whole_text() -> None:
     assert not counts("Ground", "Ground twice.")
 
 
-ANSWERS = {
-    "openai": ({"choices": [{"message": {"content": "one"}}]}, "one"),
-    "google": ({"candidates": [{"content": {"parts": [{"text": "one"}, {"text": "two"}]}}]}, "one\ntwo"),
-    "both": ({"choices": [{"message": {"content": "one"}}], "candidates": [{"content": {"parts": []}}]}, "one"),
-    "ollama": ({"message": {"content": "one"}}, "one"),
-    "anthropic": ({"content": [{"type": "text", "text": "one"}]}, "one"),
-    "refusal": ({"message": {"content": "one", "refusal": "no"}}, '{"content": "one", "refusal": "no"}'),
-    "another": ({"x": 1}, '{"x": 1}'),
-}
-
-
-@pytest.mark.parametrize("name", ANSWERS)
+@pytest.mark.parametrize("name", TABLES["answers"])
 def test_the_answer_of_each_provider_is_shown_as_its_text(name: str) -> None:
-    answer, text = ANSWERS[name]
+    answer, text = TABLES["answers"][name]
     exchange = {"method": "POST", "path": "/v1", "request": None, "status": 200, "body": answer}
     assert transcript_of(exchange)[-1] == ("POST /v1", "answer", text)
 
@@ -194,10 +156,6 @@ def test_what_a_change_is_allowed_for_is_said_in_one_line() -> None:
         f"{line}: FAIL",
         f"{line}: allowed: too high",
     ]
-
-
-def test_prompts_are_recorded_unless_the_options_say_otherwise() -> None:
-    assert RunOptions.__dataclass_fields__["record_prompts"].default is True
 
 
 SOUND = ("1 heading 6404 6405 = 6404", "6 subheading 6404.11 6404.19 = 6404.11")
@@ -286,67 +244,11 @@ def test_a_score_or_a_threshold_above_one_is_not_shown() -> None:
         assert (failing["score"], failing["threshold"]) == (shown, shown)
 
 
-def gate_result(*, passed: bool) -> GateResult:
-    return GateResult(
-        metric="pass_rate", by=None, value=None, passed=passed, observed=None, min=None, max=None, text="pass_rate"
-    )
-
-
-PASSED, FAILED = (asdict(gate_result(passed=passed)) for passed in (True, False))
-COMPARED: dict[str, Any] = {
-    "requested": "latest",
-    "baseline": "01RUN",
-    "problem": "",
-    "warning": "",
-    "failed": False,
-    "figures": {},
-    "conditions": [],
-}
-CHANGED: dict[str, Any] = {"base": "main", "failed": False, "changes": [], "problems": [], "notes": []}
-CHANGE: dict[str, Any] = {"what": "w", "file": "f", "key": "k", "old": 1, "new": 2, "reason": "", "allowed": False}
-
-
-def compared(**changes: Any) -> dict[str, Any]:
-    return {"comparison": {**COMPARED, **changes}}
-
-
-def policy_changed(**changes: Any) -> dict[str, Any]:
-    return {"policy_changes": {**CHANGED, **changes}}
-
-
-# None for a report that is refused, which is no baseline either
-HELD: list[tuple[dict[str, Any], bool | None]] = [
-    ({}, True),
-    ({"gates": None}, None),
-    ({"gates": [PASSED, FAILED]}, False),
-    ({"gates": [PASSED]}, True),
-    ({"gates": [{**PASSED, "passed": 1}]}, None),
-    ({"gates": []}, True),
-    ({"comparison": None}, None),
-    (compared(), True),
-    (compared(conditions=None), None),
-    (compared(conditions=[{"condition": "mean<0", "met": True}]), False),
-    (compared(conditions=[{"condition": "mean<0", "met": False}]), True),
-    (compared(conditions=[{"condition": "mean<0", "met": 0}]), None),
-    (compared(failed=True), False),
-    (compared(failed="no"), None),
-    (compared(failed=True, baseline=None), True),
-    ({"policy_changes": None}, None),
-    (policy_changed(), True),
-    (policy_changed(failed=True), False),
-    (policy_changed(failed=0), None),
-    # what a report states of itself is no better than what it lists
-    (policy_changed(changes=[CHANGE]), False),
-    (policy_changed(changes=[{**CHANGE, "reason": "right"}]), True),
-    (policy_changed(problems=["none"]), False),
-]
-
-
 def test_a_run_has_held_only_if_its_report_says_so(tmp_path: Path) -> None:
     stored = document(run(), [case_result("a")], COMPLETE)
     rows = stored.pop("cases")
     path = tmp_path / "report.json"
-    for changes, held in HELD:
+    for changes, held in TABLES["held"]:
         path.write_text(json.dumps({"packbench": {**stored, **changes, "cases": rows}}), "utf-8")
         try:
             found = open_run(path).stated.held

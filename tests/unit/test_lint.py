@@ -21,7 +21,7 @@ from pytest_packbench.packs.tariff.model import TariffSuiteConfig
 from pytest_packbench.packs.tariff.pack import TariffPack
 from pytest_packbench.packs.tariff.tools import TariffTools
 from pytest_packbench.testing import case, write_suite
-from tests.unit.small_tariff_suite import GARLIC, REPORT, SmallSuite, small_suite
+from tests.packs.tariff.small_suite import GARLIC, REPORT, SmallSuite, small_suite
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
