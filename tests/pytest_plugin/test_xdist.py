@@ -1,21 +1,29 @@
-"""Workers of xdist that may run something else: which they are, and what they must have in common with the controller."""
+"""Workers of xdist: which may run something else, what they have in common with the controller, and how they end."""
 
 from __future__ import annotations
 
+import json
 import re
 from pathlib import Path
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import execnet
 import pytest
 
 from pytest_packbench import __version__
 from pytest_packbench.plugin import ROOT, SELECTION
-from pytest_packbench.pytest_plugin.xdist import common_ground, difference, is_elsewhere, name_of_worker
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
+from pytest_packbench.pytest_plugin.settings import Settings
+from pytest_packbench.pytest_plugin.xdist import (
+    TOLD,
+    Worker,
+    common_ground,
+    difference,
+    is_elsewhere,
+    name_of_worker,
+)
+from pytest_packbench.runs.journal import is_locked, read_worker_journals
+from tests.unit.run_builders import case_result
 
 SPECS = {
     # is it elsewhere, how is it shown
@@ -56,10 +64,6 @@ class Machine:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text, encoding="utf-8")
 
-    def write_all(self, *names: str) -> None:
-        for name in names:
-            self.write(name, "{}")
-
     def contexts(self) -> Any:
         plugins = [SimpleNamespace(__file__=str(self.root / name)) for name in self.modules]
         manager = SimpleNamespace(get_plugins=lambda: plugins)
@@ -74,18 +78,16 @@ class Machine:
         return SimpleNamespace(config=config, settings=self.settings, suites={"mine": suite}, pack_of=lambda _: pack)
 
 
-def settings_with(**changes: Any) -> Any:
-    from pytest_packbench.pytest_plugin.settings import Settings
-
-    values: dict[str, Any] = {
+def settings_with(**changes: Any) -> Settings:
+    plain: dict[str, Any] = {
         "gate": "case",
         "gateway": "auto",
         "shard": None,
         "output": Path("reports"),
         "baseline": "none",
     }
-    values |= {"baseline_optional": False, "fail_on": "", "policy_from": "", "resume": ""}
-    return Settings(**{**values, "resume_changed": False, "home": Path("/"), **changes})
+    said = {"baseline_optional": False, "fail_on": "", "policy_from": "", "resume": "", "resume_changed": False}
+    return Settings(**{**plain, **said, "home": Path("/"), **changes})
 
 
 def _compare(one: Machine, other: Machine) -> str:
@@ -97,34 +99,25 @@ def _compare(one: Machine, other: Machine) -> str:
 
 FILES = "suites/mine, pack generic 1, HASH"
 OTHER_FILES = f"suite mine differs: on this machine {FILES}, on the worker's {FILES}"
-CHANGES: dict[str, tuple[Callable[[Machine], object], str]] = {
-    "rules": (lambda machine: machine.write("suites/mine/suite.yaml", "other"), OTHER_FILES),
-    "a case": (lambda machine: machine.write("suites/mine/cases/b.json", "other"), OTHER_FILES),
-    "a missing case": (lambda machine: (machine.root / "suites/mine/cases/a.json").unlink(), OTHER_FILES),
-    "a case more": (lambda machine: machine.write("suites/mine/cases/c.json", "{}"), OTHER_FILES),
-    "a case with the name of a baseline": (
-        lambda machine: machine.write("suites/mine/cases/baseline.json", "{}"),
-        OTHER_FILES,
-    ),
-    "another recording": (lambda machine: machine.write("suites/mine/fixtures/a.json", "{}"), OTHER_FILES),
-    "a target": (
-        lambda machine: machine.write("target.py", "answer = 2"),
-        "target.py differs: on this machine HASH, on the worker's HASH",
-    ),
-    "a missing target": (
-        lambda machine: (machine.root / "target.py").unlink(),
-        "target.py differs: on this machine HASH, on the worker's missing",
-    ),
+# an attribute of the worker's machine or one of its files, its value or text, and what is said of it
+CHANGES: dict[str, tuple[str, Any, str]] = {
+    "rules": ("suites/mine/suite.yaml", "other", OTHER_FILES),
+    "a case": ("suites/mine/cases/b.json", "other", OTHER_FILES),
+    "a missing case": ("suites/mine/cases/a.json", None, OTHER_FILES),
+    "a case more": ("suites/mine/cases/c.json", "{}", OTHER_FILES),
+    "a case with the name of a baseline": ("suites/mine/cases/baseline.json", "{}", OTHER_FILES),
+    "another recording": ("suites/mine/fixtures/a.json", "{}", OTHER_FILES),
+    "a target": ("target.py", "answer = 2", "target.py differs: on this machine HASH, on the worker's HASH"),
+    "a missing target": ("target.py", None, "target.py differs: on this machine HASH, on the worker's missing"),
     "a setting": (
-        lambda machine: setattr(machine, "settings", settings_with(mode="live")),
+        "settings",
+        settings_with(mode="live"),
         "the setting mode differs: on this machine fixture, on the worker's live",
     ),
-    "a pack": (
-        lambda machine: setattr(machine, "pack", "generic 2"),
-        f"suite mine differs: on this machine {FILES}, on the worker's suites/mine, pack generic 2, HASH",
-    ),
+    "a pack": ("pack", "generic 2", OTHER_FILES[: -len(FILES)] + FILES.replace("generic 1", "generic 2")),
     "the selection": (
-        lambda machine: setattr(machine, "selected", ["mine", "yours"]),
+        "selected",
+        ["mine", "yours"],
         "the selection differs: on this machine mine, on the worker's mine, yours",
     ),
 }
@@ -134,13 +127,17 @@ CHANGES: dict[str, tuple[Callable[[Machine], object], str]] = {
 def test_what_differs_is_named(tmp_path: Path, name: str) -> None:
     here, there = Machine(tmp_path / "here"), Machine(tmp_path / "there")
     # each has its own reports, baseline, notes and speed
-    there.write("suites/mine/README.md", "other")
-    there.write("suites/mine/baseline.json", "other")
-    there.write("suites/mine/.hidden", "other")
+    for file in ("README.md", "baseline.json", ".hidden"):
+        there.write(f"suites/mine/{file}", "other")
     there.settings = settings_with(output=Path("elsewhere"), concurrency=9, home=Path("/srv"))
     assert _compare(here, there) == ""
-    change, message = CHANGES[name]
-    change(there)
+    what, value, message = CHANGES[name]
+    if hasattr(there, what):
+        setattr(there, what, value)
+    elif value is None:
+        (there.root / what).unlink()
+    else:
+        there.write(what, value)
     assert _compare(here, there) == message
 
 
@@ -161,3 +158,23 @@ def test_modules_of_other_packages_are_not_compared(tmp_path: Path) -> None:
     for name in here.modules[1:]:
         here.write(name, "here only")
     assert _compare(here, there) == ""
+
+
+def test_the_journals_of_a_worker_that_ends_are_closed_before_it_tells_the_controller(tmp_path: Path) -> None:
+    folder = tmp_path / "toy" / "01RUN"
+    folder.mkdir(parents=True)
+    config: Any = SimpleNamespace(workerinput={"workerid": "gw0"}, workeroutput={})
+    ledger = SimpleNamespace(ledger=SimpleNamespace(as_json=lambda: {"calls": 1}))
+    ended: list[bool] = []
+    run = {"config": config, "output": tmp_path, "run_id": "01RUN", "clients": ledger, "suites": {}, "prefetcher": None}
+    contexts: Any = SimpleNamespace(**run, collected={"toy": 1}, close=lambda: ended.append(True))
+    worker = Worker(contexts)
+    assert worker.journal(case_result("a"))
+    (path,) = folder.iterdir()
+    assert is_locked(path)
+    session: Any = SimpleNamespace(config=config)
+    worker.pytest_sessionfinish(session)
+    assert not is_locked(path)
+    told = json.loads(config.workeroutput[TOLD])
+    assert (ended, told["collected"], told["spent"]) == ([True], {"toy": 1}, {"calls": 1})
+    assert list(read_worker_journals(folder)) == [case_result("a").case.nodeid]
