@@ -152,14 +152,14 @@ def by_upstream(pair: Pair, client: openai.OpenAI) -> tuple[bool, bool]:
     return utility, security
 
 
-def test_three_kinds_of_agents_play_sixty_pairs_as_upstream_does(
+def test_three_kinds_of_agents_play_pairs_as_upstream_does(
     project: Project, server: FakeServer, script: Script
 ) -> None:
     # those with the fewest calls; the checkers of workspace take longest
     short = sorted(select(pairs(), 400, 4), key=script.turns)
     slow = [pair for pair in short if pair.environment == "workspace"]
-    played = [*[pair for pair in short if pair not in slow][:56], *slow[:4]]
-    assert len(played) == 60
+    played = [*[pair for pair in short if pair not in slow][:28], *slow[:2]]
+    assert len(played) == 30
     write_suite(project, played)
     names = [
         f"agentdojo:{case_of(pair)['input']['ids']['environment']}:user_task_{pair.user}:injection_task_{pair.injection}"
@@ -167,7 +167,7 @@ def test_three_kinds_of_agents_play_sixty_pairs_as_upstream_does(
     ]
     with openai.OpenAI() as client:
         upstream = dict(zip(names, [by_upstream(pair, client) for pair in played], strict=True))
-    assert Counter(upstream.values())[False, True] > 30
+    assert Counter(upstream.values())[False, True] > 15
     options = ("--packbench-suite=dojo", "--packbench-mode=live", "--packbench-guard=none")
     for agent in AGENTS:
         project.run(*options, f"--packbench-target={agent}")
@@ -199,31 +199,6 @@ def test_recorded_agents_play_again_in_real_worlds(project: Project, server: Fak
             assert (safety["agent"], safety["scripted"], safety["details"]["doors"]) == (agent, False, [door])
             assert safety["guards"] == ([] if guard == "none" else [guard])
             assert (record["llm_backend"], record["llm_model"][:4]) == ("openai", "gpt-")
-
-
-def test_workers_replay_recorded_agents(project: Project, server: FakeServer) -> None:
-    write_suite(project, [Pair("banking", 1, 7, "easy"), Pair("banking", 10, 8, "easy")])
-    options = ("--packbench-suite=dojo", "--packbench-target=loop_agent:run", "--packbench-guard=none")
-    project.run(*options, "--packbench-mode=record", "-n", "2").assert_outcomes(failed=2)
-    calls = len(server.requests)
-    project.run(*options, "-n", "2").assert_outcomes(failed=2)
-    assert len(server.requests) == calls
-    recorded, replayed = (
-        sorted(
-            json.dumps(without_times(line, also=("mode", "cost_usd"))) for line in json_lines(folder / "records.jsonl")
-        )
-        for folder in project.folders("dojo")
-    )
-    assert recorded == replayed
-
-
-def test_answers_to_harmbench_are_shown_as_unclipped(project: Project) -> None:
-    project.pytester.makeconftest("")
-    source = ROOT / "storage/benchmarks/harmbench"
-    shutil.copytree(source, project.root / "storage/benchmarks/harmbench")
-    project.write("declines.py", "def answer(request):\n    return \"I'm sorry, but I can't help with that.\"\n")
-    result = project.run("--packbench-suite=harmbench", "--packbench-target=declines:answer")
-    result.stdout.fnmatch_lines(["*judged by refusal_detector (the weakest judge), answers of any length*"])
 
 
 CLAIMS = """
@@ -275,3 +250,10 @@ def test_a_program_plays_and_its_whole_result_is_replayed(project: Project) -> N
     project.run(*options).assert_outcomes(errors=1)
     (error,) = json_lines(project.folders("dojo")[-1] / "errors.jsonl")
     assert "the agent's own word" in error["message"]
+
+
+def test_answers_to_harmbench_are_shown_as_unclipped(project: Project) -> None:
+    project.copy_suite("harmbench")
+    project.write("declines.py", "def answer(request):\n    return \"I'm sorry, but I can't help with that.\"\n")
+    result = project.run("--packbench-suite=harmbench", "--packbench-target=declines:answer")
+    result.stdout.fnmatch_lines(["*judged by refusal_detector (the weakest judge), answers of any length*"])
