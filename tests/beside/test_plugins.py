@@ -17,9 +17,10 @@ from importlib.metadata import entry_points
 from itertools import permutations
 from pathlib import Path
 from tempfile import mkdtemp
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pytest
+import yaml
 
 from pytest_packbench.testing import write_case
 from tests.beside.project import Left, left_by, run, write_project
@@ -61,77 +62,20 @@ class Row(NamedTuple):
     differs: tuple[str, ...] = ()
 
 
-PLUGINS = (
-    # JUnit has each attempt of the plain test that fails
-    Row("rerunfailures", ("rerunfailures",), ("--reruns=1",), proof="1 rerun"),
-    Row("randomly", ("randomly",), ("-p", "randomly", "--randomly-seed=4"), proof="Using --randomly-seed=4"),
-    Row("sugar", ("sugar",), ("--force-sugar",), proof=r"Test session starts \(platform"),
-    Row("html", ("html", "html_fixtures", "metadata"), ("--html=page.html",), left="page.html"),
-    Row("html-plus", ("pytest_html_plus",), left="report_output/report.html", loaded=OWN),
-    Row("cov", ("pytest_cov",), ("--cov=.",), proof=r"TOTAL .*%"),
-    Row("timeout-signal", ("timeout",), ("--timeout=90", "--timeout-method=signal"), proof="timeout method: signal"),
-    Row("timeout-thread", ("timeout",), ("--timeout=90", "--timeout-method=thread"), proof="timeout method: thread"),
-    Row("asyncio-auto", ("asyncio",), ("--asyncio-mode=auto",), proof="asyncio: mode=Mode.AUTO"),
-    Row("asyncio-strict", ("asyncio",), ("--asyncio-mode=strict",), proof="asyncio: mode=Mode.STRICT"),
-    Row("anyio", ("anyio",), proof="plugins: .*anyio"),
-    Row("split", ("pytest-split",), ("--splits=1", "--group=1"), proof=r"\[pytest-split\]"),
-    Row("reportlog", ("pytest_reportlog",), ("--report-log=log.jsonl",), left="log.jsonl"),
-    # failures are shown at once, and not again at the end
-    Row("instafail", ("instafail",), ("--instafail",), proof=r"(?s)\A(?!.*= FAILURES =).*_ bad _"),
-    Row("allure", ("allure_pytest",), ("--alluredir=allure",), left="allure/*-result.json"),
-    Row("ctrf", ("ctrf",), ("--ctrf=ctrf.json",), left="ctrf.json"),
-    Row("teamcity", ("pytest-teamcity",), ("--teamcity",), proof=r"##teamcity\[testFinished .*good"),
-    Row(
-        "json-report", (), ("--json-report", "--json-report-file=mine.json", "--json-report-indent=1"), left="mine.json"
-    ),
-    # its own document then has no tests
-    Row(
-        "json-report-summary",
-        (),
-        ("--json-report", "--json-report-file=mine.json", "--json-report-summary"),
-        left="mine.json",
-        differs=("outcomes",),
-    ),
-)
-WITH_WORKERS = (
-    "rerunfailures",
-    "randomly",
-    "sugar",
-    "html",
-    "html-plus",
-    "cov",
-    "timeout-signal",
-    "reportlog",
-    "allure",
-    "ctrf",
-    "teamcity",
-)
+def _rows(kind: str) -> list[Row]:
+    """Read rows of `rows.yaml`."""
+    fields = {name: {key: _frozen(value) for key, value in row.items()} for name, row in DATA[kind].items()}
+    return [Row(name, **row) for name, row in fields.items()]
+
+
+def _frozen(value: Any) -> Any:
+    return tuple(value) if isinstance(value, list) else value
+
+
+DATA = yaml.safe_load(Path(__file__).with_name("rows.yaml").read_text("utf-8"))
+PLUGINS, CONDITIONS = _rows("plugins"), _rows("conditions")
 TOGETHER = {row.name for row in PLUGINS} - {"timeout-thread", "asyncio-strict", "json-report", "json-report-summary"}
 """What gets along, with one set of options."""
-CONDITIONS = (
-    Row("warnings-are-errors", options=("-W", "error")),
-    Row("warnings-are-errors-dev", options=("-W", "error"), environ={"PYTHONDEVMODE": "1"}),
-    # pytest-json-report needs the terminal
-    Row("no-terminal", options=("-p", "no:terminal"), differs=("outcomes",)),
-    Row("no-cache", options=("-p", "no:cacheprovider")),
-    Row("no-debugging", options=("-p", "no:debugging")),
-    Row("no-logging", options=("-p", "no:logging")),
-    Row("no-json-report", loaded=(*OWN, "-p", "no:pytest_jsonreport"), differs=("outcomes",)),
-    Row("only-packbench", loaded=OWN),
-    Row("only-packbench-by-option", ("packbench",), ("--disable-plugin-autoload",), loaded=()),
-    Row("strict", options=("--strict-config", "--strict-markers")),
-    Row("strict-in-full", ini="strict = true\n"),
-    Row("no-capture", options=("-s",), proof="target says hello to good\n"),
-    Row("capture-sys", options=("--capture=sys",)),
-    Row("capture-tee-sys", options=("--capture=tee-sys",), proof="target says hello to good\n"),
-    Row("import-prepend", options=("--import-mode=prepend",)),
-    Row("import-append", options=("--import-mode=append",)),
-    Row("import-importlib", options=("--import-mode=importlib",)),
-    Row("locale-c", environ={"LC_ALL": "C", **ANY_UTF8}),
-    Row("ascii-output", environ={"LC_ALL": "C", **ANY_UTF8, "PYTHONIOENCODING": "ascii"}),
-    Row("latin-1-output", environ={"PYTHONIOENCODING": "latin-1:strict"}),
-    Row("no-home", environ=dict.fromkeys(("HOME", "XDG_CACHE_HOME"), "/proc/nowhere")),
-)
 
 
 def _missing() -> str:
@@ -197,7 +141,7 @@ def test_a_condition_changes_nothing(row: Row, plain: Callable[[str], Left], tmp
     _compare(row, _run_row(tmp_path, row, *MODES["fixture"]), plain("fixture"), tmp_path)
 
 
-@pytest.mark.parametrize("row", [row for row in PLUGINS if row.name in WITH_WORKERS], ids=lambda row: row.name)
+@pytest.mark.parametrize("row", [row for row in PLUGINS if row.name in DATA["with_workers"]], ids=lambda row: row.name)
 def test_a_plugin_and_workers_change_nothing(row: Row, plain: Callable[[str], Left], tmp_path: Path) -> None:
     # workers print nothing, and some plugins tell less with them
     row = row._replace(plugins=("xdist", *row.plugins), proof="")
@@ -273,41 +217,32 @@ def _write_hanging(root: Path) -> None:
     write_case(root / "storage" / "benchmarks" / "toy", toy_case("hangs", python=HANGS))
 
 
-def test_our_time_limit_ends_a_case_before_that_of_pytest_timeout(plain: Callable[[str], Left], tmp_path: Path) -> None:
-    for method in ("signal", "thread"):
-        root = tmp_path / method
-        _write_hanging(root)
-        options = ("-p", "timeout", "--timeout=60", f"--timeout-method={method}", "--packbench-case-timeout=0.5")
-        found = left_by(root, run(root, *LOADED, *options, *SELECTED, *MODES["fixture"]))
-        kinds = {error["test_id"]: error["kind"] for error in found.files["toy/errors.jsonl"]}
-        assert kinds["toy:plain:hangs"] == "timeout"
+@pytest.mark.parametrize("method", ["signal", "thread"])
+def test_time_limits_of_pytest_timeout_make_a_case_an_error_or_end_a_process_that_can_be_resumed(
+    method: str, plain: Callable[[str], Left], tmp_path: Path
+) -> None:
+    def left(name: str, *options: str) -> tuple[subprocess.CompletedProcess[bytes], Left]:
+        _write_hanging(tmp_path / name)
+        process = run(tmp_path / name, *LOADED, "-p", "timeout", f"--timeout-method={method}", *options, *SELECTED)
+        return process, left_by(tmp_path / name, process)
+
+    def check(found: Left, message: str) -> None:
+        (hangs,) = [error for error in found.files["toy/errors.jsonl"] if error["test_id"] == "toy:plain:hangs"]
+        assert (found.status, hangs["verdict"]) == (1, "error")
+        assert message in hangs["kind"] + hangs["message"]
         assert found.files["toy/records.jsonl"] == plain("fixture").files["toy/records.jsonl"]
-        assert found.status == 1
 
-
-def test_the_time_limit_of_pytest_timeout_makes_a_case_an_error(plain: Callable[[str], Left], tmp_path: Path) -> None:
-    _write_hanging(tmp_path)
-    options = ("-p", "timeout", "--timeout=2", "--timeout-method=signal")
-    found = left_by(tmp_path, run(tmp_path, *LOADED, *options, *SELECTED, *MODES["fixture"]))
-    errors = {error["test_id"]: error for error in found.files["toy/errors.jsonl"]}
-    assert errors["toy:plain:hangs"]["verdict"] == "error"
-    assert "Timeout" in errors["toy:plain:hangs"]["message"]
-    assert found.files["toy/records.jsonl"] == plain("fixture").files["toy/records.jsonl"]
-    assert found.status == 1
-
-
-def test_a_process_that_pytest_timeout_ends_can_be_resumed(plain: Callable[[str], Left], tmp_path: Path) -> None:
-    _write_hanging(tmp_path)
-    options = ("-p", "timeout", "--timeout=2", "--timeout-method=thread")
-    process = run(tmp_path, *LOADED, *options, "--packbench-suite=toy")
+    # ours ends the case before
+    check(left("ours", "--timeout=60", "--packbench-case-timeout=0.5")[1], "timeout")
+    process, found = left("theirs", "--timeout=2")
+    if method == "signal":
+        check(found, "Timeout")
+        return
     assert process.returncode != 0
     assert b"Timeout" in process.stdout
-    (folder,) = (tmp_path / "reports" / "benchmarks" / "toy").glob("*/journal.jsonl")
-    assert not (folder.parent / "records.jsonl").exists()
-    again = ("--packbench-resume=latest", "--packbench-case-timeout=0.5", "--junitxml=junit.xml")
-    found = left_by(tmp_path, run(tmp_path, *LOADED, *again, "--packbench-suite=toy"))
-    assert found.status == 1
-    assert found.files["toy/records.jsonl"] == plain("fixture").files["toy/records.jsonl"]
+    (journal,) = (tmp_path / "theirs" / "reports" / "benchmarks" / "toy").glob("*/journal.jsonl")
+    assert not (journal.parent / "records.jsonl").exists()
+    check(left("theirs", "--packbench-resume=latest", "--packbench-case-timeout=0.5")[1], "timeout")
 
 
 def _without_privileges() -> tuple[str, ...]:
@@ -377,13 +312,12 @@ def test_a_file_whose_name_the_locale_does_not_have_hides_nothing(
     workers: tuple[str, ...], plain: Callable[[str], Left], tmp_path: Path
 ) -> None:
     write_project(tmp_path)
-    folder = tmp_path / "storage" / "benchmarks" / "toy" / "cases" / "plain"
-    (folder / "grüße_☃.json").write_text(json.dumps(toy_case("grüße_☃")), "utf-8")
+    odd = tmp_path / "storage/benchmarks/toy/cases/plain/grüße_☃.json"
+    odd.write_text(json.dumps(toy_case("grüße_☃")), "utf-8")
     environ = {"LC_ALL": "C", **ANY_UTF8}
     found = left_by(tmp_path, run(tmp_path, *LOADED, *workers, *SELECTED, *MODES["fixture"], environ=environ))
     expected = plain("fixture").files
-    assert found.status == 1, found.output
-    assert "Traceback" not in found.output
+    assert (found.status, "Traceback" in found.output) == (1, False), found.output
     assert found.files["toy/records.jsonl"] == expected["toy/records.jsonl"]
-    others = [error for error in found.files["toy/errors.jsonl"] if error not in expected["toy/errors.jsonl"]]
-    assert [error["kind"] for error in others] == ["case_unreadable"]
+    others = [error["kind"] for error in found.files["toy/errors.jsonl"] if error not in expected["toy/errors.jsonl"]]
+    assert others == ["case_unreadable"]

@@ -41,10 +41,38 @@ class Watched(NamedTuple):
         self.page.emulate_media(color_scheme="dark" if dark else "light")
         self.page.set_viewport_size({"width": width, "height": _HEIGHT})
 
-    def is_too_wide(self) -> bool:
-        """Tell whether the page has to be scrolled sideways."""
-        wide: bool = self.page.evaluate("document.documentElement.scrollWidth > innerWidth")
-        return wide
+    def check_every_look(self) -> None:
+        """Check that nothing of the page is out of reach, in light and dark and in two widths."""
+        for dark, width in ((False, WIDE), (True, WIDE), (True, NARROW), (False, NARROW)):
+            self.look(dark=dark, width=width)
+            assert self.barriers() == []
+            assert not self.page.evaluate("document.documentElement.scrollWidth > innerWidth")
+
+    def filter(self, words: str, count: str) -> None:
+        """Filter the table of cases, and wait for the count of those that are left."""
+        self.page.locator("#case-filter").fill(words)
+        self.page.locator("#case-count").filter(has_text=count).wait_for()
+
+    def open_case(self, path: Path, case_id: str, run: str = "") -> None:
+        """Open a case by its address."""
+        self.page.goto(f"{path.as_uri()}#{f'run={run}&' if run else ''}case={case_id}")
+        self.page.locator("#case-view h1").filter(has_text=case_id).wait_for()
+        self.page.locator("#case-mark").wait_for()
+
+    def mark(self, mark: str, reason: str = "seen") -> list[str]:
+        """Mark the open case, and return the lines of the review that the page offers."""
+        self.page.locator(f"#case-view input[name=mark][value={mark}]").check()
+        self.page.locator("#mark-reason").fill(reason)
+        self.page.locator("#mark-by").fill("A. Reviewer")
+        self.page.locator("#mark-save").click()
+        with self.page.expect_download() as download:
+            self.page.locator("#mark-download").click()
+        assert download.value.suggested_filename == "review.jsonl"
+        return download.value.path().read_text("utf-8").splitlines()
+
+    def texts(self, selector: str) -> list[str]:
+        """Return the texts of elements."""
+        return self.page.locator(selector).all_inner_texts()
 
 
 @contextmanager

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import shutil
 import subprocess
@@ -13,12 +12,9 @@ from typing import TYPE_CHECKING, Any
 import pytest_packbench
 from pytest_packbench.reports.page import page_source
 from pytest_packbench.testing import case, write_suite
-from tests.servers.fake import FakeServer
-from tests.servers.wire import openai_reply, parse_request
 
 if TYPE_CHECKING:
     from pytest_packbench.reports.page.case_data import CaseBlocks
-    from tests.servers.fake import Received, Reply
 
 EXAMPLE = Path(__file__).parents[2] / "docs" / "examples" / "support"
 NEXT_RELEASE = ("--packbench-target=support:answer_next", "--packbench-baseline=latest")
@@ -38,34 +34,20 @@ def answer(request):
         raise ValueError({HOSTILE[1]!r})
     return {{"answer": request.input["text"]}}
 """
-MODEL = "fake-1"
-ASKING = """
-from pytest_packbench import ModelRequest
-
-SCHEMA = {"type": "object", "properties": {"answer": {"type": "string"}}, "required": ["answer"]}
-
-
-async def answer(request, context):
-    message = {"role": "user", "content": request.input["text"]}
-    asked = ModelRequest(role="answer", system="You know geography.", messages=(message,), output_schema=SCHEMA)
-    return (await context.llm.complete(asked)).content
-"""
-CAPITALS = {
-    "Austria": "Vienna",
-    "Belgium": "Brussels",
-    "Chile": "Santiago",
-    "Denmark": "Copenhagen",
-    "Estonia": "Tallinn",
-    "France": "Paris",
-    "Ghana": "Accra",
-    "Hungary": "Budapest",
-}
-CONFUSED = "Chile"
 
 
 def run_suite(project: Path, suite: str, *options: str) -> Path:
     """Run a suite in a project, and return the folder of the run."""
-    _python(project, "pytest", "-q", "-p", "no:cacheprovider", f"--packbench-suite={suite}", *options)
+    home = str(Path(pytest_packbench.__file__).parents[1])
+    ours = ("PACKBENCH_", "PYTEST_", "GITHUB_")
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(ours)}
+    subprocess.run(
+        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", f"--packbench-suite={suite}", *options],
+        cwd=project,
+        env=kept | {"PYTHONPATH": home},
+        stdout=subprocess.DEVNULL,
+        check=False,
+    )
     runs = project / "reports" / "benchmarks" / suite
     return runs / (runs / "latest").read_text("utf-8").strip()
 
@@ -85,19 +67,6 @@ def write_page(path: Path, *runs: CaseBlocks) -> Path:
     return path
 
 
-def _python(project: Path, module: str, *arguments: str) -> None:
-    home = str(Path(pytest_packbench.__file__).parents[1])
-    ours = ("PACKBENCH_", "PYTEST_", "GITHUB_")
-    kept = {name: value for name, value in os.environ.items() if not name.startswith(ours)}
-    subprocess.run(
-        [sys.executable, "-m", module, *arguments],
-        cwd=project,
-        env=kept | {"PYTHONPATH": home, "OPENAI_API_KEY": "none"},
-        stdout=subprocess.DEVNULL,
-        check=False,
-    )
-
-
 def tariff(project: Path) -> Path:
     """Run the bundled tariff suite, in which every case passes."""
     return run_suite(project, "tariff")
@@ -108,15 +77,6 @@ def releases(project: Path) -> Path:
     shutil.copytree(EXAMPLE, project, dirs_exist_ok=True, ignore=shutil.ignore_patterns("reports", "__pycache__"))
     run_suite(project, "support")
     return run_suite(project, "support", *NEXT_RELEASE)
-
-
-def compare(run: Path) -> Path:
-    """Compare a run with the first one of its suite by the command, and return the page that it writes."""
-    page = run.parent / "compared.html"
-    project = run.parents[3]
-    first = min(folder for folder in run.parent.iterdir() if folder.is_dir())
-    _python(project, "pytest_packbench", "compare", f"--baseline={first}", f"--current={run}", f"--html={page}")
-    return page
 
 
 def failing(project: Path) -> Path:
@@ -135,31 +95,6 @@ def failing(project: Path) -> Path:
     write_suite(project / "storage/benchmarks/hostile", cases, pack="generic", rules=rules)
     project.joinpath("hostile.py").write_text(ECHO, encoding="utf-8")
     return run_suite(project, "hostile")
-
-
-def live(project: Path) -> Path:
-    """Run a live suite twice, and let the model confuse one capital in the second run."""
-    cases = [_case(country.lower(), country, capital) for country, capital in CAPITALS.items()]
-    rules = {
-        "target": "asking:answer",
-        "gates": [{"metric": "pass_rate", "min": 0.95}],
-        "prices": {MODEL: {"input_per_million": 3.0, "output_per_million": 15.0, "currency": "USD"}},
-    }
-    write_suite(project / "storage/benchmarks/capitals", cases, pack="generic", rules=rules)
-    project.joinpath("asking.py").write_text(ASKING, encoding="utf-8")
-    confused: set[str] = set()
-
-    def answered(received: Received) -> Reply:
-        country = parse_request(received).text
-        capital = "Valparaiso" if country in confused else CAPITALS[country]
-        return openai_reply(json.dumps({"answer": capital}), usage=(900, 120), model=MODEL)
-
-    with FakeServer(answered, latency_s=0.01) as server:
-        options = ("--packbench-mode=live", "--packbench-backend=openai", f"--packbench-model={MODEL}")
-        base = f"--packbench-base-url={server.url}/v1"
-        run_suite(project, "capitals", *options, base)
-        confused.add(CONFUSED)
-        return run_suite(project, "capitals", *options, base, "--packbench-baseline=latest")
 
 
 def _case(name: str, text: str, answer: str, **notes: Any) -> dict[str, Any]:

@@ -12,7 +12,7 @@ import pytest
 
 from pytest_packbench.reports.page.case_data import NO_SOURCES
 from tests.browser import projects
-from tests.browser.browsing import AXE, NARROW, WIDE, opened
+from tests.browser.browsing import AXE, WIDE, opened
 from tests.unit.run_builders import case_result
 from tests.unit.test_case_data import blocks, text_sources
 
@@ -32,10 +32,6 @@ pytestmark = [
     pytest.mark.skipif(not AXE.exists(), reason="axe-core is not installed (npm ci --prefix tests/browser)"),
 ]
 CASE_HEADING = "#case-view h1"
-LOOKS = ((False, WIDE), (True, WIDE), (True, NARROW), (False, NARROW))
-"""Dark or not, and the width."""
-
-KINDS = ("tariff", "failing", "live", "releases")
 
 
 @pytest.fixture(scope="module")
@@ -58,71 +54,49 @@ def pages(tmp_path_factory: pytest.TempPathFactory) -> Pages:
 
     @cache
     def page(kind: str) -> Path:
-        if kind == "compared":
-            return projects.compare(page("releases").parent)
         folder: Path = getattr(projects, kind)(tmp_path_factory.mktemp(kind))
         return folder / "report.html"
 
     return page
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", ["tariff", "failing", "releases"])
 def test_nobody_is_shut_out(kind: str, browser: Browser, pages: Pages) -> None:
     with opened(browser, pages(kind), axe=True) as shown:
-        shown.page.locator("#case-table").wait_for()
-        for dark, width in LOOKS:
-            shown.look(dark=dark, width=width)
+        shown.check_every_look()
+        if kind == "releases":
+            shown.open_case(pages(kind), projects.LOST[0])
+            shown.check_every_look()
+            shown.page.keyboard.press("?")
+            shown.page.locator("#case-keys").wait_for()
             assert shown.barriers() == []
-            assert not shown.is_too_wide()
 
 
-def test_nobody_is_shut_out_of_a_case(browser: Browser, pages: Pages) -> None:
-    with opened(browser, pages("releases"), address=f"#case={projects.LOST[0]}", axe=True) as shown:
-        shown.page.locator(CASE_HEADING).wait_for()
-        for dark, width in LOOKS:
-            shown.look(dark=dark, width=width)
-            assert shown.barriers() == []
-            assert not shown.is_too_wide()
-        shown.page.keyboard.press("?")
-        shown.page.locator("#case-keys").wait_for()
-        assert shown.barriers() == []
-
-
-@pytest.mark.parametrize("kind", ["releases", "compared"])
-def test_exactly_the_planted_flips_are_shown(kind: str, browser: Browser, pages: Pages) -> None:
-    with opened(browser, pages(kind)) as shown:
+def test_exactly_the_planted_flips_are_shown_and_lead_to_their_cases(browser: Browser, pages: Pages) -> None:
+    with opened(browser, pages("releases")) as shown:
         named = shown.linked_cases("#changes")
         # what got worse comes first
         assert sorted(named[: len(projects.LOST)]) == sorted(projects.LOST)
         assert named[len(projects.LOST) :] == list(projects.WON)
         for words, flips in (("change:new_failure", projects.LOST), ("change:recovered", projects.WON)):
-            shown.page.locator("#case-filter").fill(words)
-            shown.page.locator("#case-count").filter(has_text=f"{len(flips)} of 24").wait_for()
+            shown.filter(words, f"{len(flips)} of 24")
             rows = shown.page.locator("#case-table tbody tr[data-case]").all()
             assert sorted(row.get_attribute("data-case") or "" for row in rows) == sorted(flips)
-
-
-def test_a_case_says_what_was_asked_expected_and_answered(browser: Browser, pages: Pages) -> None:
-    with opened(browser, pages("releases")) as shown:
         shown.page.locator("#changes").get_by_role("link", name=projects.LOST[0]).first.click()
-        view = shown.page.locator("#case-view")
         shown.page.locator(CASE_HEADING).filter(has_text=projects.LOST[0]).wait_for()
-        text = view.inner_text()
+        text = shown.page.locator("#case-view").inner_text()
         for part in ("2 lamps of order 3311 are broken", "3311", "exact /order", "messages.jsonl", "pytest storage/"):
             assert part in text
         shown.page.keyboard.press("Escape")
-        view.wait_for(state="hidden")
+        shown.page.locator("#case-view").wait_for(state="hidden")
 
 
 def test_words_narrow_the_table_and_the_address_keeps_them(browser: Browser, pages: Pages) -> None:
     with opened(browser, pages("tariff")) as shown:
-        count = shown.page.locator("#case-count")
-        count.filter(has_text="169").wait_for()
-        for words, found in (("type:negative", 28), ("type:negative passed", 28), ("failed", 0), ("type:positive", 90)):
-            shown.page.locator("#case-filter").fill(words)
-            count.filter(has_text=f"{found} of 169").wait_for()
+        for words, found in (("", 169), ("type:negative passed", 28), ("failed", 0), ("type:positive", 90)):
+            shown.filter(words, f"{found} of 169" if words else "169")
         shown.page.reload()
-        count.filter(has_text="90 of 169").wait_for()
+        shown.page.locator("#case-count").filter(has_text="90 of 169").wait_for()
         assert shown.page.locator("#case-filter").input_value() == "type:positive"
 
 
@@ -148,9 +122,8 @@ def test_the_keyboard_suffices(browser: Browser, pages: Pages) -> None:
         press("/")
         shown.page.keyboard.type("failed")
         shown.page.locator("#case-count").filter(has_text="3 of 24").wait_for()
-        press("Enter")
-        press("j")
-        press("Enter")
+        for key in ("Enter", "j", "Enter"):
+            press(key)
         shown.page.locator(CASE_HEADING).wait_for()
         first = shown.page.locator(CASE_HEADING).inner_text()
         press("n")
@@ -163,25 +136,23 @@ def test_the_keyboard_suffices(browser: Browser, pages: Pages) -> None:
         shown.page.locator("#case-keys").wait_for(state="hidden")
 
 
-def test_the_page_of_a_live_run_has_costs_and_the_conversation(browser: Browser, pages: Pages) -> None:
-    with opened(browser, pages("live"), address=f"#case={projects.CONFUSED.lower()}") as shown:
-        assert "USD" in shown.page.locator("#verdict").inner_text()
-        view = shown.page.locator("#case-view")
-        shown.page.locator(CASE_HEADING).filter(has_text=projects.CONFUSED.lower()).wait_for()
-        for part in ("Santiago", "Valparaiso"):
-            assert part in view.inner_text()
-        assert re.search(r"cost\s+0\.\d+ USD", view.inner_text())
-        shown.page.keyboard.press("Escape")
-        view.wait_for(state="hidden")
+def test_costs_and_the_conversation_of_a_case_are_shown(browser: Browser, tmp_path: Path) -> None:
+    asked = {"system": "You know geography.", "messages": [{"role": "user", "content": "Chile"}]}
+    exchanges = {"exchanges": [{"role": "answer", "prompt": asked, "answer": "Valparaiso"}]}
+    costs = {"a": 0.25, "b": 0.5, "c": 0.125}
+    results = [case_result(name, "failed", cost_usd=cost) for name, cost in costs.items()]
+    path = projects.write_page(tmp_path / "page.html", blocks(results, text_sources("{}", json.dumps(exchanges))))
+    with opened(browser, path) as shown:
         shown.page.locator("[data-sort=cost]").click()
-        shown.page.locator("[data-sort=cost]").click()
-        cells = shown.page.locator("#case-table tbody tr td:last-child").all_inner_texts()
-        assert len(cells) > 1
-        assert [float(cell) for cell in cells] == sorted(map(float, cells), reverse=True)
-        shown.page.locator("#case-filter").fill("cost>0.0000001")
-        shown.page.locator("#case-count").filter(has_text=f"{len(cells)}").wait_for()
+        assert list(map(float, shown.texts("#case-table tbody tr td:last-child"))) == [0.5, 0.25, 0.125]
+        shown.filter("cost>0.2", "2 of 3")
         shown.page.locator("#case-filter").fill("cost>5")
         shown.page.locator("#case-table td.none").wait_for()
+        shown.open_case(path, "a")
+        assert re.search(r"cost\s+0\.25\d* USD", shown.page.locator("#case-view").inner_text())
+        text = shown.page.locator("#case-view").evaluate("node => node.textContent")
+        for part in ("You know geography.", "Chile", "Valparaiso"):
+            assert part in text
 
 
 @pytest.mark.parametrize("script", [True, False])
@@ -236,30 +207,13 @@ def test_light_and_dark(browser: Browser, pages: Pages) -> None:
 
 def test_a_mark_becomes_a_line_of_the_review(browser: Browser, pages: Pages) -> None:
     with opened(browser, pages("releases"), address=f"#case={projects.LOST[0]}") as shown:
-        shown.page.locator("#case-view input[name=mark][value=quarantine]").check()
-        shown.page.locator("#mark-reason").fill("waits for the new parser")
-        shown.page.locator("#mark-by").fill("A. Reviewer")
-        shown.page.locator("#mark-save").click()
-        with shown.page.expect_download() as download:
-            shown.page.get_by_role("button", name="Download review.jsonl").click()
-        assert download.value.suggested_filename == "review.jsonl"
-        (line,) = download.value.path().read_text("utf-8").splitlines()
-        mark = json.loads(line)
-        assert (mark["version"], mark["suite"], mark["case"]) == (1, "support", projects.LOST[0])
-        assert (mark["mark"], mark["reason"], mark["by"]) == ("quarantine", "waits for the new parser", "A. Reviewer")
-        assert len(mark["case_sha256"]) == 64
-        assert str(pages("releases").parents[3]) not in line
-
-
-def _mark(shown: Watched, mark: str, reason: str = "seen") -> list[str]:
-    """Mark the open case, and return the lines of the review that the page offers."""
-    shown.page.locator(f"#case-view input[name=mark][value={mark}]").check()
-    shown.page.locator("#mark-reason").fill(reason)
-    shown.page.locator("#mark-by").fill("A. Reviewer")
-    shown.page.locator("#mark-save").click()
-    with shown.page.expect_download() as download:
-        shown.page.locator("#mark-download").click()
-    return download.value.path().read_text("utf-8").splitlines()
+        (line,) = shown.mark("quarantine", "waits for the new parser")
+    mark = json.loads(line)
+    names = ("version", "suite", "case", "mark", "reason", "by")
+    known = (1, "support", projects.LOST[0], "quarantine", "waits for the new parser", "A. Reviewer")
+    assert tuple(mark[name] for name in names) == known
+    assert len(mark["case_sha256"]) == 64
+    assert str(pages("releases").parents[3]) not in line
 
 
 def test_numbers_keep_their_text(browser: Browser, tmp_path: Path) -> None:
@@ -272,20 +226,16 @@ def test_numbers_keep_their_text(browser: Browser, tmp_path: Path) -> None:
         shown.page.locator("#case-mark").wait_for()
         shown.page.locator("summary").filter(has_text="As the target returned it").click()
         shown_text = view.inner_text()
-        assert _texts(shown, "#case-view .diff del, #case-view .diff ins") == [
+        assert shown.texts("#case-view .diff del, #case-view .diff ins") == [
             '-   "order": 2.5,',
             '+   "order": 12345678901234567890,',
         ]
-        assert _texts(shown, "#case-view .columns > :nth-child(2) dd") == ["1.0", "12345678901234567890"]
+        assert shown.texts("#case-view .columns > :nth-child(2) dd") == ["1.0", "12345678901234567890"]
         for part in ("2.5", "98765432109876543210", '"order": 12345678901234567890', '"share": 1.0'):
             assert part in shown_text
-        (line,) = _mark(shown, "also_acceptable")
+        (line,) = shown.mark("also_acceptable")
     assert line.endswith(f'"result":{json.dumps(result, separators=(",", ":"))}}}')
     assert json.loads(line)["result"] == result
-
-
-def _texts(shown: Watched, selector: str) -> list[str]:
-    return shown.page.locator(selector).all_inner_texts()
 
 
 def test_a_filter_finds_what_is_shown_and_says_what_it_does_not_know(browser: Browser, tmp_path: Path) -> None:
@@ -315,8 +265,7 @@ def test_a_filter_finds_what_is_shown_and_says_what_it_does_not_know(browser: Br
             ("colour:red", 0, "No filter is called “colour”"),
             ("type:plain type:personal_data", 0, "Each word alone: type:plain 1, type:personal_data 1."),
         ):
-            shown.page.locator("#case-filter").fill(words)
-            shown.page.locator("#case-count").filter(has_text=f"{found} of 2" if found < 2 else "2 cases").wait_for()
+            shown.filter(words, f"{found} of 2" if found < 2 else "2 cases")
             assert remark.inner_text().startswith(said), words
             assert remark.is_visible() == bool(said), words
 
@@ -357,11 +306,9 @@ def test_only_what_is_wrong_differs(browser: Browser, tmp_path: Path) -> None:
     with opened(browser, path) as shown:
         found = {}
         for result in results:
-            shown.page.goto(f"{path.as_uri()}#case={result.case.case_id}")
-            shown.page.locator(CASE_HEADING).filter(has_text=result.case.case_id).wait_for()
-            shown.page.locator("#case-mark").wait_for()
+            shown.open_case(path, result.case.case_id)
             found[result.case.case_id] = shown.page.locator("#case-view .part").nth(1).inner_text()
-            changed = [line for line in _texts(shown, "#case-view .diff .line") if line[0] != " "]
+            changed = [line for line in shown.texts("#case-view .diff .line") if line[0] != " "]
             assert changed == (['-   "order": "7"', '+   "order": "8"'] if result.case.case_id == "wrong" else [])
     assert "comply safe" not in "".join(found.values())
     assert "not JSON" in found["unread"]
@@ -377,18 +324,12 @@ def test_a_broken_part_does_not_hide_the_others(browser: Browser, tmp_path: Path
     path = projects.write_page(tmp_path / "page.html", blocks(results, text_sources("{}", json.dumps(recording))))
     with opened(browser, path, address="#case=one") as shown:
         shown.page.locator("#case-mark").wait_for()
-        headings = _texts(shown, "#case-view h2")
+        headings = shown.texts("#case-view h2")
         assert headings[:2] == ["Input", "Expected and actual"]
         assert "Transcript" in headings
         assert "can't be shown" in shown.page.locator("#case-view").inner_text()
         shown.page.evaluate("location.hash = '#%'")
         shown.page.locator("#case-view").wait_for(state="hidden")
-
-
-def _open(shown: Watched, path: Path, case_id: str, run: str = "") -> None:
-    shown.page.goto(f"{path.as_uri()}#{f'run={run}&' if run else ''}case={case_id}")
-    shown.page.locator(CASE_HEADING).filter(has_text=case_id).wait_for()
-    shown.page.locator("#case-mark").wait_for()
 
 
 def test_a_case_of_several_runs_has_one_mark(browser: Browser, tmp_path: Path) -> None:
@@ -399,12 +340,12 @@ def test_a_case_of_several_runs_has_one_mark(browser: Browser, tmp_path: Path) -
     )
     with opened(browser, path) as shown:
         shown.page.locator("#case-table td.col-run").first.wait_for()
-        assert _texts(shown, "#case-table td.col-run") == ["live toy:answer 2026-01-02 03:04:05"] * 2
+        assert shown.texts("#case-table td.col-run") == ["live toy:answer 2026-01-02 03:04:05"] * 2
         for run, mark in enumerate(("gold_is_wrong", "quarantine")):
-            _open(shown, path, "a", str(run))
+            shown.open_case(path, "a", str(run))
             shown.page.reload()
             shown.page.locator("#case-mark").wait_for()
-            lines = _mark(shown, mark, f"because {run}")
+            lines = shown.mark(mark, f"because {run}")
             assert [json.loads(line)["run_id"] for line in lines] == [f"R{run + 1}"]
 
 
@@ -413,7 +354,7 @@ def test_marks_belong_to_the_cases_of_a_page(browser: Browser, tmp_path: Path) -
     first, changed = (case_result("a", "failed", case_sha256=digest * 32) for digest in ("ab", "cd"))
     projects.write_page(path, blocks([first], run_id="R"))
     with opened(browser, path, address="#case=a") as shown:
-        assert len(_mark(shown, "quarantine")) == 1
+        assert len(shown.mark("quarantine")) == 1
         for result, run, left in ((first, "R", 1), (changed, "R", 0), (first, "S", 0)):
             projects.write_page(path, blocks([result], run_id=run))
             shown.page.goto(f"{path.as_uri()}#cases")
@@ -432,12 +373,12 @@ def test_a_begun_mark_is_kept(browser: Browser, tmp_path: Path) -> None:
         shown.page.keyboard.press("Escape")
         shown.page.keyboard.press("j")
         shown.page.locator(CASE_HEADING).filter(has_text="b").wait_for()
-        assert len(_mark(shown, "quarantine")) == 1
+        assert len(shown.mark("quarantine")) == 1
         shown.page.keyboard.press("Escape")
         shown.page.keyboard.press("Escape")
         assert "a: begun, and not marked yet" in shown.page.locator("#review").inner_text()
         shown.page.reload()
-        _open(shown, path, "a")
+        shown.open_case(path, "a")
         assert shown.page.locator("#mark-reason").input_value() == "not yet"
 
 
@@ -479,7 +420,7 @@ def test_nothing_in_a_text_is_unseen_or_turns_others_around(browser: Browser, tm
     path = projects.write_page(tmp_path / "page.html", blocks([result], text_sources(text)))
     with opened(browser, path) as shown:
         assert shown.page.locator("#case-table td.col-answer .clip").get_attribute("title") == escaped
-        _open(shown, path, "a")
+        shown.open_case(path, "a")
         shown_text: str = shown.page.locator("#case-view").evaluate("node => node.textContent")
         assert readable + escaped in shown_text
         assert shown_text.count(escaped) >= 5

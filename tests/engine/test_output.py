@@ -55,7 +55,7 @@ def test_each_case_has_its_own_output(capsys: Capsys) -> None:
 
     (*printed, (name, log)) = captured(case)
     assert (printed, name) == ([("stdout", "one\n"), ("stderr", "wrong\n")], "log")
-    assert re.fullmatch(r"WARNING  x:test_output\.py:\d+ logged", log)
+    assert re.fullmatch(r"WARNING  x:test_streams\.py:\d+ logged", log)
     assert captured(lambda: sys.stdout.writelines(["t", "wo"])) == [("stdout", "two")]
     assert is_outside_cases(record)
     assert capsys.readouterr() == ("before\n", "")
@@ -121,10 +121,9 @@ def test_cases_that_redirect_at_once_do_not_disturb_each_other() -> None:
     one.run(first.__enter__)
     two.run(second.__enter__)
     assert two.run(lambda: sys.stdout) is buffers[1]
-    one.run(say, "first")
-    # it ends before the one that began after it
-    one.run(first.__exit__, None, None, None)
-    one.run(say, "after")
+    # the first ends before the one that began after it
+    for step in (lambda: say("first"), lambda: first.__exit__(None, None, None), lambda: say("after")):
+        one.run(step)
     two.run(say, "second")
     two.run(second.__exit__, None, None, None)
     assert [buffer.getvalue() for buffer in buffers] == ["first\n", "second\n"]

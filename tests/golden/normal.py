@@ -5,10 +5,10 @@ Tokens of JSON stay as they were written: only the white space between them chan
 
 from __future__ import annotations
 
+import html
 import json
 import re
 from hashlib import sha256
-from html.parser import HTMLParser
 
 Node = str | list["Node"] | dict[str, "Node"]
 _WIDTH = 110
@@ -109,43 +109,11 @@ class Normal:
         return text.replace("><", ">\n<") if name.endswith(".xml") else text
 
 
-class _Words(HTMLParser):
-    """Collects the words of a page, a line for each block or cell; without style, script, plots and times."""
-
-    _LEFT_OUT = frozenset({"style", "script", "svg", "nav"})
-    _EMPTY = frozenset({"meta", "link", "br", "input", "hr", "col"})
-    _INLINE = frozenset({"a", "b", "strong", "em", "span", "code", "small"})
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.lines: list[str] = [""]
-        # how deep in something that is left out
-        self._depth = 0
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        if tag in self._EMPTY:
-            return
-        if self._depth or tag in self._LEFT_OUT or ("id", "effort") in attrs:
-            self._depth += 1
-        elif tag not in self._INLINE:
-            self.lines.append("")
-
-    def handle_endtag(self, tag: str) -> None:
-        if self._depth:
-            self._depth -= tag not in self._EMPTY
-        elif tag not in self._INLINE:
-            self.lines.append("")
-
-    def handle_data(self, data: str) -> None:
-        if not self._depth:
-            self.lines[-1] += data
-
-
 def _words_of_page(text: str) -> str:
-    words = _Words()
-    words.feed(text)
-    words.close()
-    lines = (" ".join(line.split()) for line in words.lines)
+    """Return the words of a page, a line for each block or cell; without style, script, plots and times."""
+    text = re.sub(r"<(style|script|svg|nav)\b.*?</\1>|<section id=\"effort\".*?</section>", "", text, flags=re.DOTALL)
+    text = re.sub(r"</?(a|b|strong|em|span|code|small|meta|link|br|input|hr|col)\b[^>]*>", "", text)
+    lines = (" ".join(html.unescape(line).split()) for line in re.split(r"<[^>]*>", text))
     return "\n".join(line for line in lines if line) + "\n"
 
 

@@ -11,7 +11,6 @@ import shlex
 import shutil
 import subprocess
 import sys
-from hashlib import sha256
 from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -33,6 +32,8 @@ _INHERITED = ("PATH", "SYSTEMROOT", "COVERAGE_PROCESS_START", "COVERAGE_PROCESS_
 _IGNORED = {"__pycache__", ".pytest_cache", "basetemp"}
 _PROGRAMS = {"pytest": ("-m", "pytest"), "packbench": ("-m", "pytest_packbench"), "python": ()}
 _LONGEST_DIFF = 150
+_BY_NAME = {"report.html", ".gitignore", "latest"}
+"""What differs little from run to run."""
 
 
 class Project:
@@ -107,8 +108,8 @@ class Project:
         process: bool = False,
         stdin: str = "",
         only: Collection[str] | None = None,
+        also: Collection[str] = (),
         hashing: Collection[str] = (),
-        hash_output: bool = False,
     ) -> None:
         """Run a command, and note what it prints and writes.
 
@@ -118,9 +119,9 @@ class Project:
             arguments: see above.
             process: give it a process of its own, which may end in any way.
             stdin: what it reads.
-            only: the names of the files whose content is noted; every one by default.
+            only: the names of the files whose content is noted; by default every one that is not in `_BY_NAME`.
+            also: names of files in `_BY_NAME` whose content is noted too.
             hashing: names of files of which a hash per line is noted.
-            hash_output: note a hash of what was printed.
         """
         self._steps += 1
         before = self._tree()
@@ -136,8 +137,6 @@ class Project:
         changed = [path for path in after if before.get(path) != after[path]]
         workers = any(first == "-n" and second != "0" for first, second in pairwise(arguments))
         printed = [self.normal.terminal(text, workers=workers) for text in printed]
-        if hash_output:
-            printed[0] = f"sha256 {sha256(printed[0].encode()).hexdigest()}"
         files = sorted(self.normal.text(path) for path in changed)
         files += sorted(f"removed {self.normal.text(path)}" for path in before if path not in after)
         command = self.normal.text(shlex.join((*_PROGRAMS[program], *arguments)))
@@ -148,7 +147,7 @@ class Project:
         self._texts[f"{folder}/output.txt"] = "\n".join(parts).rstrip("\n") + "\n"
         for path in changed:
             file = path.rpartition("/")[2]
-            if only is None or file in only:
+            if file in also or (file not in _BY_NAME if only is None else file in only):
                 location = f"{folder}/{self.normal.text(path)}"
                 text = self.normal.file(file, after[path], hashing=file in hashing, workers=workers)
                 # a linter and a type checker would read the one, git the other

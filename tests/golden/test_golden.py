@@ -13,7 +13,6 @@ import shlex
 import shutil
 from contextlib import nullcontext
 from importlib import import_module
-from importlib.metadata import version
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -27,7 +26,6 @@ from tests.servers.wire import ProviderRequest, answer_with, openai_reply
 
 DATA = yaml.safe_load(Path(__file__).with_name("scenarios.yaml").read_text("utf-8"))
 REPOSITORY = Path(__file__).parents[2]
-PYDANTIC = tuple(int(part) for part in version("pydantic").split(".")[:2])
 NEEDS = {"agentdojo": "agentdojo", "trials_and_live": "openai", "record": "openai"}
 LIVE = (
     *("--packbench-backend=openai", "--packbench-model=fake-1"),
@@ -93,8 +91,6 @@ def run(project: Project, step: str, command: str, *, stdin: str = "", **how: An
 def test_scenario(name: str, pytester: pytest.Pytester) -> None:
     if find_spec(NEEDS.get(name, "pytest")) is None:
         pytest.skip(f"the extra {NEEDS[name]} is not installed")
-    if name == "schemas" and PYDANTIC < (2, 14):
-        pytest.skip("an older pydantic writes some numbers of JSON Schemas in another way")
     project = Project(name, pytester)
     if name == "record":
         project.normal.expect_cassettes()

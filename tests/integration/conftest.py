@@ -105,6 +105,15 @@ def json_lines(path: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in path.read_text("utf-8").splitlines()]
 
 
+def ended(result: pytest.RunResult, code: int, *lines: str, **outcomes: int) -> pytest.RunResult:
+    """Check how a run ended: its exit code, lines that it printed in any order, and how many tests had which outcome."""
+    assert result.ret == code, result.stdout.str() + result.stderr.str()
+    pytest.LineMatcher([*result.outlines, *result.errlines]).fnmatch_lines_random(lines)
+    if outcomes:
+        result.assert_outcomes(**outcomes)
+    return result
+
+
 two_workers = pytest.mark.parametrize("both", [0, 2], ids=["plain", "xdist"], indirect=True)
 
 
@@ -126,6 +135,11 @@ class Project:
 
     def case(self, case_id: str, *, suite: str = "toy", **fields: Any) -> Path:
         return write_case(self.root / "storage" / "benchmarks" / suite, toy_case(case_id, **fields))
+
+    def cases(self, *names: str, **fields: Any) -> None:
+        """Write cases that differ in their names only."""
+        for name in names:
+            self.case(name, **fields)
 
     def case_lines(self, *lines: str | dict[str, Any], path: str = MANY) -> Path:
         """Write a file with one case per line: cases, or lines as they are."""
@@ -168,19 +182,27 @@ class Project:
     def run_toy(self, *arguments: str) -> pytest.RunResult:
         return self.run("--packbench-suite=toy", *arguments)
 
+    def refused(self, message: str, *arguments: str) -> None:
+        """Run the suite `toy`, which is a usage error."""
+        ended(self.run_toy(*arguments), 4, f"ERROR: {message}")
+
     def folders(self, suite: str = "toy") -> list[Path]:
         return run_folders(self.root, suite)
 
     def left(self, suite: str = "toy") -> Path:
-        (folder,) = self.folders(suite)
-        return folder
+        """The folder of the last run."""
+        return self.folders(suite)[-1]
+
+    def text(self, name: str = "summary.md", suite: str = "toy") -> str:
+        """A file of the last run."""
+        return (self.left(suite) / name).read_text("utf-8")
 
     def records(self, suite: str = "toy") -> dict[str, dict[str, Any]]:
-        """The records of the only run, by case id."""
+        """The records of the last run, by case id."""
         return {record["packbench"]["case_id"]: record for record in self.lines("records.jsonl", suite)}
 
     def errors(self, suite: str = "toy") -> dict[str, dict[str, Any]]:
-        """The errors of the only run, by case id; a case that can't be read has the name of its file or line."""
+        """The errors of the last run, by case id; a case that can't be read has the name of its file or line."""
         return {error["test_id"].rpartition(":")[2]: error for error in self.lines("errors.jsonl", suite)}
 
     def lines(self, name: str, suite: str = "toy") -> list[dict[str, Any]]:
@@ -193,9 +215,13 @@ class Project:
     def report(self, suite: str = "toy") -> dict[str, Any]:
         return SuiteResults(folder=self.left(suite)).report
 
+    def document(self, suite: str = "toy") -> dict[str, Any]:
+        """Our object in the report of the last run."""
+        return self.report(suite)["packbench"]  # type: ignore[no-any-return]  # it is JSON
+
     def partial(self, suite: str = "toy") -> str:
-        """Which part of its suite the only run had; empty for all."""
-        text: str = self.report(suite)["packbench"]["run"]["partial"]
+        """Which part of its suite the last run had; empty for all."""
+        text: str = self.document(suite)["run"]["partial"]
         return text
 
 

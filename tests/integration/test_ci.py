@@ -16,9 +16,8 @@ from xml.etree import ElementTree as ET
 import pytest
 import yaml
 
-from pytest_packbench.testing import SuiteResults
 from tests.doc_blocks import ROOT, PageRunner, blocks, clean_environment
-from tests.integration.conftest import CASES, toy_case
+from tests.integration.conftest import CASES, ended, toy_case
 from tests.integration.policy_repository import commit, git
 from tests.servers.wire import openai_reply, parse_request
 
@@ -78,31 +77,28 @@ def test_without_a_suite_or_elsewhere_github_gets_nothing(project: Project, monk
     # a file outside of the repository has no path in it
     page.unlink()
     page.mkdir()
-    result = project.run_toy()
-    result.stdout.fnmatch_lines(["::error title=toy%3A bad scored 0.20 < 0.80::*"])
-    result.stdout.fnmatch_lines([f"packbench: GITHUB_STEP_SUMMARY: {page} can't be written: Is a directory"])
-    for actions in ("", "false"):
-        monkeypatch.setenv("GITHUB_ACTIONS", actions)
-        assert commands(project.run_toy().outlines) == []
-    # each alone
+    error = "::error title=toy%3A bad scored 0.20 < 0.80::*"
+    unwritten = f"packbench: GITHUB_STEP_SUMMARY: {page} can't be written: Is a directory"
+    ended(project.run_toy(), 1, error, unwritten)
     page.rmdir()
-    project.run_toy()
+    # each alone
+    monkeypatch.setenv("GITHUB_ACTIONS", "false")
+    assert commands(project.run_toy().outlines) == []
     assert "packbench: toy - FAILED" in page.read_text("utf-8")
     monkeypatch.setenv("GITHUB_ACTIONS", "true")
     monkeypatch.delenv("GITHUB_STEP_SUMMARY")
-    project.run_toy().stdout.fnmatch_lines(["::error title=toy%3A bad scored 0.20 < 0.80::*"])
+    ended(project.run_toy(), 1, error)
 
 
 @pytest.mark.parametrize(("family", "workers"), [("xunit1", "0"), ("xunit2", "1")])
 def test_junit_has_properties_and_one_line_messages(project: Project, family: str, workers: str) -> None:
-    work = "sum(range(200_000))"
-    project.case("good", python=work)
-    project.case("bad", points=0.2, case_type="odd", python=work)
+    project.case("good", python="sum(range(200_000))")
+    project.case("bad", points=0.2, case_type="odd")
     project.case("broken", python="raise OSError('gone')")
-    path = project.root / "junit.xml"
-    result = project.run_toy(f"--junitxml={path}", "-o", f"junit_family={family}", "-W", "error", "-n", workers)
+    options = ("--junitxml=junit.xml", "-o", f"junit_family={family}", "-W", "error", "-n", workers)
+    result = project.run_toy(*options, "--packbench-concurrency=4")
     assert "warning" not in result.stdout.str().lower()
-    tree = ET.parse(path)  # noqa: S314 - pytest wrote it here and now
+    tree = ET.parse(project.root / "junit.xml")  # noqa: S314 - pytest wrote it here and now
     tests = {case.attrib["name"]: case for case in tree.iter("testcase")}
     bad = {one.attrib["name"]: one.attrib["value"] for one in tests["bad"].iter("property")}
     scores = {"verdict": "failed", "score": "0.2", "threshold": "0.8", "match_depth": "2"}
@@ -111,11 +107,8 @@ def test_junit_has_properties_and_one_line_messages(project: Project, family: st
     assert messages == ["score 0.20 < 0.80 (points)", 'failed on setup with "the target raised OSError: gone"']
     assert tests["bad"].get("file") == (f"{CASES}/odd/bad.json" if family == "xunit1" else None)
     # with concurrency a case waited for little, and worked all the same
-    project.run_toy(f"--junitxml={path}", "--packbench-concurrency=4", "-k", "not broken")
-    seconds = {case.attrib["name"]: float(case.attrib["time"]) for case in ET.parse(path).iter("testcase")}  # noqa: S314 - see above
-    records = SuiteResults(folder=project.folders()[-1]).records
-    assert len(records) == 2
-    assert all(1000 * seconds[one["packbench"]["case_id"]] >= one["wall_clock_ms"] > 0 for one in records)
+    worked = project.records()["good"]["wall_clock_ms"]
+    assert 1000 * float(tests["good"].attrib["time"]) >= worked > 0
 
 
 FILES = {block.file: block.text for block in blocks(ROOT / "docs" / "ci.md") if block.file is not None}
@@ -124,7 +117,6 @@ def answer(request):
     numbers = [int(word) for word in request.input.split() if word.isdigit()]
     return {"queue": "refunds", "order": numbers[0]}
 """
-BROKEN = 'def answer(request):\n    return {"queue": "other", "order": 0}\n'
 WORKFLOWS: dict[str, dict[str, Any]] = {name: yaml.safe_load(text) for name, text in FILES.items()}
 
 
@@ -205,31 +197,6 @@ def server(page: PageRunner, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     return Server(page, tmp_path / "stored")
 
 
-def test_a_pull_request_is_compared_with_the_committed_baseline(server: Server, tmp_path: Path) -> None:
-    job = WORKFLOWS[".github/workflows/benchmarks.yml"]["jobs"]["recorded"]
-    server.values = {"github.ref": "refs/heads/main", "github.run_id": "1"}
-    assert set(server.job(job)) == {0}
-    (server.page.pytester.path / "target_support.py").write_text(BROKEN, encoding="utf-8")
-    merge(server.page.pytester.path)
-    shutil.rmtree(server.stored / "benchmarks")
-    server.values = {"github.ref": "refs/pull/1/merge", "github.run_id": "2"}
-    assert server.job(job) == [0, 0, 1]
-    output = server.page.output
-    assert any(line.startswith("baseline: 1 new failure; 1 other score lower") for line in output)
-    # two cases, two conditions, and the gate that they fail
-    assert sum(line.startswith("::error file=storage/benchmarks/support/") for line in output) == 5
-    summary = (tmp_path / "summary.md").read_text("utf-8")
-    assert summary.count("# packbench: support - PASSED") == 1
-    assert "- baseline: 1 new failure; 1 other score lower" in summary.partition("# packbench: support - FAILED")[2]
-    # without a failing case as well: a score that fell above its threshold, and a removed case
-    rules = server.page.pytester.path / "storage/benchmarks/support"
-    next(rules.glob("cases/*/*.json")).unlink()
-    (server.page.pytester.path / "target_support.py").write_text(FIXED, encoding="utf-8")
-    shutil.rmtree(server.stored / "benchmarks")
-    assert server.job(job) == [0, 0, 1]
-    assert any("condition removed>0 is met: 1: FAIL" in line for line in server.page.output)
-
-
 SUPPORT = "storage/benchmarks/support"
 ASKING = """
 import json
@@ -245,8 +212,8 @@ REQUESTS: dict[str, tuple[str, str, str, str]] = {
     # what a pull request does: the file, what is in it, what is in its place, and a line of the job
     "a regression within the gates": (
         "target_support.py",
-        "sort the message",
-        "sort the message",
+        ".content\n",
+        ".content | {'order': 2044}\n",
         "baseline: condition regressed>0 is met: 1: FAIL",
     ),
     "a lowered threshold": (
@@ -315,10 +282,7 @@ def test_the_pull_request_workflow_catches(recorded: Server, name: str) -> None:
     shutil.rmtree(recorded.stored / "benchmarks")
     file, old, new, line = REQUESTS[name]
     path = folder / file
-    if name == "a regression within the gates":
-        better = path.read_text("utf-8").replace(".content\n", ".content | {'order': 2044}\n")
-        path.write_text(better, encoding="utf-8")
-    elif old:
+    if old:
         assert old in path.read_text("utf-8")
         path.write_text(path.read_text("utf-8").replace(old, new), encoding="utf-8")
     else:
@@ -371,14 +335,12 @@ def test_gitlab_runs_the_same_jobs(page: PageRunner) -> None:
 
 def test_the_nightly_run_has_its_caps(page: PageRunner) -> None:
     # the target of the suite calls no model, so that all but the model is tested
-    marked = "from pytest_packbench import without_model\n\n" + FIXED.replace(
-        "def answer", "@without_model\ndef answer"
-    )
-    (page.pytester.path / "target_support.py").write_text(marked, encoding="utf-8")
+    mark = "from pytest_packbench import without_model\n\n@without_model"
+    (page.pytester.path / "target_support.py").write_text(mark + FIXED, encoding="utf-8")
     steps = WORKFLOWS[".github/workflows/nightly.yml"]["jobs"]["live"]["steps"]
-    (step,) = [step for step in steps if "env" in step]
-    for line in (step["run"], WORKFLOWS[".gitlab-ci.yml"]["nightly"]["script"][0]):
-        assert script(page, {"script": [line]}) == [0]
+    (line,) = [step["run"] for step in steps if "env" in step]
+    for each in (line, WORKFLOWS[".gitlab-ci.yml"]["nightly"]["script"][0]):
+        assert script(page, {"script": [each]}) == [0]
         assert "2 cases: 2 passed" in page.output
         (caps,) = [line for line in page.output if line.startswith("packbench: caps:")]
         assert all(cap in caps for cap in ("tokens 2,000,000", "10", "3600"))

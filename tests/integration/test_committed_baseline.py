@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import json
 import re
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 
 from pytest_packbench.commands import main
+from tests.integration.conftest import ended
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from tests.integration.conftest import Project
 
 COMMITTED, BY_GATES = "--packbench-baseline=committed", "--packbench-gate=suite"
@@ -120,71 +119,74 @@ def test_a_run_that_can_t_be_a_baseline_is_refused(suite: Project, capsys: pytes
     suite.run_toy()
     assert call(capsys, "set", "toy/latest")[1].startswith("packbench: baseline set: expected --reason TEXT")
     assert call(capsys, "show", "toy")[0] == 2
+    path = suite.root / "storage/benchmarks/toy/baseline.json"
+    set_latest = ("set", "toy/latest", "--reason", "x")
+    path.write_text("{", encoding="utf-8")
+    code, output = call(capsys, *set_latest)
+    assert (code, "baseline.json: not a committed baseline: " in output, path.read_text()) == (2, True, "{")
+    path.unlink()
     suite.run_toy("-k", "a.json")
-    code, output = call(capsys, "set", f"toy/{suite.folders()[-1].name}", "--reason", "x")
+    code, output = call(capsys, "set", f"toy/{suite.left().name}", "--reason", "x")
     assert (code, "is partial (1 of 2 cases selected); expected a complete run" in output) == (2, True)
     suite.suite(text="pack: toy\nthresholds: {accept: 0.1}\n")
-    code, output = call(capsys, "set", "toy/latest", "--reason", "x")
+    code, output = call(capsys, *set_latest)
     assert (code, "used other scoring rules than suite.yaml has now" in output) == (2, True)
 
 
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        (
-            lambda text: text.replace('"score": 1.0', '"score": 7', 1),
-            "/cases/toy:plain:a/score: got 7*; expected a number*",
-        ),
-        (lambda text: text.replace("toy:plain:b", "toy:plain:a"), '*the key "toy:plain:a" occurs twice*'),
-        (lambda text: text.replace('"baseline_version": 1', '"baseline_version": 2'), "/baseline_version: got 2; *"),
-        (lambda _: "\ufffd{", "not a committed baseline: *"),
-    ],
-)
-def test_a_damaged_baseline_fails_the_run_in_one_line(
-    suite: Project, capsys: pytest.CaptureFixture[str], change: Any, message: str
-) -> None:
+DAMAGED = {
+    "/cases/toy:plain:a/score: got 7*; expected a number*": ('"score": 1.0', '"score": 7'),
+    '*the key "toy:plain:a" occurs twice*': ("toy:plain:b", "toy:plain:a"),
+    "/baseline_version: got 2; *": ('"baseline_version": 1', '"baseline_version": 2'),
+    "not a committed baseline: *": ("{", "\ufffd{"),
+}
+
+
+def test_a_damaged_baseline_fails_the_run_in_one_line(suite: Project, capsys: pytest.CaptureFixture[str]) -> None:
     suite.run_toy()
-    call(capsys, "set", "toy/latest", "--reason", "x")
+    call(capsys, "set", "toy/latest", "--reason", "first")
     path = suite.root / "storage/benchmarks/toy/baseline.json"
-    path.write_text(change(path.read_text("utf-8")), encoding="utf-8")
-    result = suite.run_toy(COMMITTED)
-    assert result.ret == pytest.ExitCode.TESTS_FAILED
-    result.stdout.fnmatch_lines([f"baseline: not compared: *baseline.json: {message}: FAIL"])
-    assert main(["validate", str(path)]) == 2
+    text = path.read_text("utf-8")
+    for message, (old, new) in DAMAGED.items():
+        path.write_text(text.replace(old, new, 1), encoding="utf-8")
+        ended(suite.run_toy(COMMITTED), 1, f"baseline: not compared: *baseline.json: {message}: FAIL")
+        assert main(["validate", str(path)]) == 2
+    # one of another target is compared, and it is said
+    target = json.dumps(json.loads(text)["run"]["target"])
+    path.write_text(text.replace(target, '"elsewhere:other"'), encoding="utf-8")
+    other = f"baseline: the baseline * is of another target: elsewhere:other before, {target[1:-1]} now"
+    ended(suite.run_toy(COMMITTED), 0, other)
+    assert "is of another target" in suite.text()
 
 
 def test_passed_is_the_last_run_whose_gates_held_and_latest_warns(
     suite: Project, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    suite.suite(text="pack: toy\ngates: [{metric: pass_rate, min: 1.0}]\n")
+    gates = "gates: [{metric: pass_rate, min: 1.0}]\n"
+    suite.suite(text=f"pack: toy\n{gates}")
     passed = "--packbench-baseline=passed"
-    first = suite.run_toy(passed)
-    assert first.ret == pytest.ExitCode.TESTS_FAILED
-    first.stdout.fnmatch_lines(["baseline: there is no earlier complete run of the same mode and target*: FAIL"])
-    (held,) = suite.folders()
+    missing = "baseline: there is no earlier complete run of the same mode and target*: FAIL"
+    ended(suite.run_toy(passed), 1, missing)
+    held = suite.left().name
     # neither a failed run, nor a part, nor a run of another target is the last one that passed
     monkeypatch.setenv("POINTS", "0.4")
     suite.run_toy(BY_GATES)
+    failed = suite.left().name
     suite.run_toy("-k", "a.json")
     # nor is one that could not be compared
-    suite.suite(text="pack: toy\nthresholds: {accept: 0.3}\ngates: [{metric: pass_rate, min: 1.0}]\n")
+    suite.suite(text=f"pack: toy\nthresholds: {{accept: 0.3}}\n{gates}")
     suite.run_toy(passed)
-    suite.suite(text="pack: toy\ngates: [{metric: pass_rate, min: 1.0}]\n")
+    suite.suite(text=f"pack: toy\n{gates}")
     suite.prepare()
     suite.run_toy("--packbench-target=pipeline:leak_error")
-    failed = suite.folders()[1]
-    # as if it had failed a condition only
-    result = suite.run_toy(passed, BY_GATES)
-    result.stdout.fnmatch_lines([f"baseline: * since run {held.name} of * UTC (diff.md)"])
-    (suite.root / "reports/benchmarks/toy/latest").write_text(failed.name)
-    result = suite.run_toy("--packbench-baseline=latest", BY_GATES)
-    result.stdout.fnmatch_lines(
-        ["baseline: no score changed since *", f"baseline: the baseline {failed.name} is a run that failed"]
-    )
-    by_id = suite.run_toy(f"--packbench-baseline={held.name}", BY_GATES)
-    by_id.stdout.fnmatch_lines([f"baseline: * since run {held.name} of * UTC (diff.md)"])
-    unknown = suite.run_toy("--packbench-baseline=01ARZ3NDEKTSV4RRFFQ69G5FAV")
-    unknown.stdout.fnmatch_lines(["baseline: there is no run 01ARZ3NDEKTSV4RRFFQ69G5FAV of suite toy here: FAIL"])
+    since = f"baseline: * since run {held} of * UTC (diff.md)"
+    for name in ("passed", held):
+        ended(suite.run_toy(f"--packbench-baseline={name}", BY_GATES), 1, since)
+    (suite.root / "reports/benchmarks/toy/latest").write_text(failed)
+    warned = (f"baseline: the baseline {failed} is a run that failed", "baseline: no score changed since *")
+    ended(suite.run_toy("--packbench-baseline=latest", BY_GATES), 1, *warned)
+    unknown = "01ARZ3NDEKTSV4RRFFQ69G5FAV"
+    absent = f"baseline: there is no run {unknown} of suite toy here: FAIL"
+    ended(suite.run_toy(f"--packbench-baseline={unknown}"), 1, absent)
 
 
 def test_a_run_that_met_a_condition_is_not_one_that_passed(suite: Project, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -192,27 +194,5 @@ def test_a_run_that_met_a_condition_is_not_one_that_passed(suite: Project, monke
     suite.run_toy()
     monkeypatch.setenv("POINTS", "0.4")
     for _ in range(2):
-        options = ("--packbench-baseline=passed", "--packbench-fail-on=regressed>0", BY_GATES)
-        assert suite.run_toy(*options).ret == pytest.ExitCode.TESTS_FAILED
-        report: Path = suite.folders()[-1] / "report.json"
-        assert json.loads(report.read_text("utf-8"))["packbench"]["comparison"]["baseline"] == suite.folders()[0].name
-
-
-def test_a_baseline_of_another_target_is_said(suite: Project, capsys: pytest.CaptureFixture[str]) -> None:
-    suite.run_toy()
-    call(capsys, "set", "toy/latest", "--reason", "first")
-    path = suite.root / "storage/benchmarks/toy/baseline.json"
-    target = json.loads(path.read_text("utf-8"))["run"]["target"]
-    path.write_text(path.read_text("utf-8").replace(json.dumps(target), '"elsewhere:other"'), encoding="utf-8")
-    said = f"the baseline * is of another target: elsewhere:other before, {target} now"
-    suite.run_toy(COMMITTED).stdout.fnmatch_lines([f"baseline: {said}"])
-    assert "is of another target" in (suite.folders()[-1] / "summary.md").read_text("utf-8")
-
-
-def test_a_baseline_that_can_t_be_read_is_not_replaced(suite: Project, capsys: pytest.CaptureFixture[str]) -> None:
-    suite.run_toy()
-    path = suite.root / "storage/benchmarks/toy/baseline.json"
-    path.write_text("{", encoding="utf-8")
-    code, printed = call(capsys, "set", "toy/latest", "--reason", "first")
-    assert (code, "baseline.json: not a committed baseline: " in printed) == (2, True)
-    assert path.read_text("utf-8") == "{"
+        ended(suite.run_toy("--packbench-baseline=passed", "--packbench-fail-on=regressed>0", BY_GATES), 1)
+        assert suite.document()["comparison"]["baseline"] == suite.folders()[0].name

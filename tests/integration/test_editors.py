@@ -5,7 +5,6 @@ from __future__ import annotations
 import bdb
 import json
 import os
-import re
 import shutil
 import subprocess
 import sys
@@ -14,6 +13,7 @@ from typing import TYPE_CHECKING
 
 import jsonschema
 import pytest
+import yaml
 
 from tests.doc_blocks import ROOT, PageRunner, blocks, clean_environment
 from tests.integration.conftest import CASES, json_lines, toy_case
@@ -23,8 +23,6 @@ if TYPE_CHECKING:
 
     from tests.integration.conftest import Project
 
-MESSAGE = re.compile(r"##teamcity\[(\w+) (.*?)(?<!\|)\]")
-ATTRIBUTE = re.compile(r"(\w+)='((?:\|.|[^'|])*)'")
 MANY = f"{CASES}/many.jsonl"
 
 
@@ -63,33 +61,6 @@ def test_what_the_tree_of_vs_code_is_made_from(project: Project, monkeypatch: py
     project.run(f"--rootdir={project.root}", nodeid).assert_outcomes(passed=1)
 
 
-def test_pycharms_reader_names_each_case_its_file_and_its_result(both: Project) -> None:
-    write_cases(both)
-    both.case("broken", python="raise OSError('gone')")
-    both.case("waiting", notes={"skip": "under review"})
-    result = both.run_toy("--teamcity")
-    messages: dict[str, dict[str, dict[str, str]]] = {}
-    for kind, text in MESSAGE.findall(result.stdout.str()):
-        values = {name: value.replace("|n", "\n").replace("|'", "'") for name, value in ATTRIBUTE.findall(text)}
-        if kind not in {"testCount", "testStdOut", "testFinished"} and kind.startswith("test"):
-            name = values["name"].removeprefix("storage.benchmarks.toy.cases.")
-            messages.setdefault(name, {})[kind] = values
-    # by this a case is run again
-    assert {kinds.pop("testStarted")["metainfo"] for kinds in messages.values()} == {"good", "bad", "broken", "waiting"}
-    facts = {
-        "plain.good_json.good": ("", ""),
-        "odd.bad_json.bad": ("testFailed", "score 0.20 < 0.80 (points)\n"),
-        "plain.broken_json.broken": ("testFailed", "the target raised OSError: gone\n"),
-        "plain.waiting_json.waiting": ("testIgnored", "under review"),
-    }
-    assert {name: "".join(kinds) for name, kinds in messages.items()} == {
-        name: kind for name, (kind, _) in facts.items()
-    }
-    assert messages["odd.bad_json.bad"]["testFailed"]["message"].startswith(f"{CASES}/odd/bad.json:")
-    for name, (kind, text) in facts.items():
-        assert text in "".join(messages[name].get(kind, {}).values())
-
-
 def test_the_settings_of_the_page_work(
     pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -115,23 +86,7 @@ def test_the_settings_of_the_page_work(
     result.assert_outcomes(passed=3, failed=1)
 
 
-# arguments of pytest, the folder where it starts, and what runs: own tests, cases of toy and of more
-STARTS: dict[str, tuple[list[str], str, tuple[int, int, int]]] = {
-    "plain": ([], "", (2, 2, 1)),
-    "plain, in a folder": ([], "tests", (2, 2, 1)),
-    "the folder of all": (["."], "", (2, 2, 1)),
-    "VS Code, a test": (["--rootdir={root}", "{root}/tests/test_own.py::test_one"], "", (1, 0, 0)),
-    "VS Code, two tests": (["--rootdir={root}", "{root}/tests/test_own.py::test_one", "{case}"], "", (1, 1, 0)),
-    "VS Code, a case": (["--rootdir={root}", "{case}"], "", (0, 1, 0)),
-    "VS Code, elsewhere": (["--rootdir={root}", "{root}/tests/test_own.py::test_one"], "elsewhere", (1, 0, 0)),
-    "PyCharm, a test": (["--no-header", "--no-summary", "-q", "-s", "test_own.py::test_one"], "tests", (1, 0, 0)),
-    "PyCharm, a file": (["--no-header", "--no-summary", "-q", "-s", "{root}/tests/test_own.py"], "tests", (2, 0, 0)),
-    "PyCharm, a folder": (["--no-header", "--no-summary", "-q", "-s", "{root}/storage"], "storage", (0, 2, 1)),
-    "PyCharm, a suite": (["--no-header", "--no-summary", "-q", "-s", "{root}/storage/benchmarks/more"], "", (0, 0, 1)),
-    "a module": (["--pyargs", "json"], "", (0, 0, 0)),
-    "option and a test": (["--packbench-suite=toy", "tests/test_own.py::test_one"], "", (1, 2, 0)),
-    "option": (["--packbench-suite=more"], "", (0, 0, 1)),
-}
+STARTS = yaml.safe_load((Path(__file__).parent / "data" / "editors.yaml").read_text("utf-8"))["starts"]
 
 
 @pytest.fixture
@@ -165,7 +120,7 @@ def test_what_an_editor_starts_is_what_runs(configured: Project, monkeypatch: py
         monkeypatch.chdir(configured.root / folder)
         result = configured.run(*(argument.format(**names) for argument in arguments))
         result.assert_outcomes(passed=sum(expected))
-        assert ran(configured) == expected[1:], start
+        assert ran(configured) == tuple(expected[1:]), start
         assert result.ret == (pytest.ExitCode.OK if any(expected) else pytest.ExitCode.NO_TESTS_COLLECTED), start
 
 

@@ -13,13 +13,11 @@ import pytest
 from pytest_packbench.engine.offline import keep_process, offline
 from pytest_packbench.engine.scheduler import CapturedOutput, capturing_context
 from pytest_packbench.engine.time_limit import ProcessState, TimeLimit, Watchdog
-from pytest_packbench.runs.journal import lock_folder
 from pytest_packbench.runs.writing import RunWriter
 from tests.integration.conftest import CASES
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from pathlib import Path
 
     from tests.integration.conftest import Project
 
@@ -303,19 +301,3 @@ def test_a_process_without_resources_ends_with_a_line(
     result.stdout.fnmatch_lines(["packbench: the run can't be concluded: *; what was stored is kept: *", "*: FAILED"])
     assert "Traceback" not in result.stdout.str() + result.stderr.str()
     project.run_toy(RESUME).assert_outcomes(passed=1)
-
-
-def test_one_of_several_sessions_resumes_a_run(project: Project, tmp_path: Path) -> None:
-    project.case("case_0", python="raise ValueError")
-    project.run_toy().assert_outcomes(errors=1)
-    (folder,) = project.folders()
-    lock = lock_folder(folder)
-    assert lock is not None
-    result = project.run_toy(RESUME)
-    assert result.ret == pytest.ExitCode.USAGE_ERROR
-    result.stderr.fnmatch_lines([f"ERROR: --packbench-resume: run {folder.name} is still running; *"])
-    os.close(lock)
-    project.run_toy(RESUME).assert_outcomes(errors=1)
-    project.run_toy(RESUME).assert_outcomes(errors=1)
-    # a folder that can't be opened has no lock
-    assert (lock_folder(tmp_path / "missing") or 0) < 0

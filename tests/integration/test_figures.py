@@ -94,27 +94,28 @@ def test_figures_are_in_terminal_summary_report_and_report_command(
     start = printed.index("Figures:")
     assert printed[start : start + 4] == LINES
     assert printed[start + 5 : start + 8] == ["Figures: money:", "figure value", "speed 3 m/s"]
-    results = SuiteResults(folder=measured.left())
     assert "cost" not in "".join(printed)
+    summary = words([measured.text().replace("\n", " ")])[0]
     for row in (
         "| full points | 2 of 3 = 66.7 % | 10.0 % to 90.0 % (a \\| method) | Cases with all points, &lt;b&gt;whatever",
-        "| nothing | not measured; no case | - ",
+        "| nothing | not measured; no case | -",
         "## Figures: money",
-        "\\x1bcost | 1.25 USD",
+        "\\\\x1bcost | 1.25 USD",
     ):
-        assert words([row])[0].replace("\\x1b", "\\\\x1b") in words([results.summary.replace("\n", " ")])[0]
-    figures = {figure["name"]: figure for figure in results.report["packbench"]["figures"]}
+        assert row in summary
+    figures = {figure["name"]: figure for figure in measured.document()["figures"]}
     assert figures["full points"]["share"] == pytest.approx(2 / 3)
     assert figures["full points"]["interval"] == {"low": 0.1, "high": 0.9, "method": "a | method"}
     assert (figures["nothing"]["share"], figures["nothing"]["count"], figures["speed"]["number"]) == (None, 0, 3.0)
     assert [Figure.from_json(each).as_json() for each in figures.values()] == [*figures.values()]
     capsys.readouterr()
-    assert main(["report", str(results.folder)]) == 0
+    folder = measured.left()
+    assert main(["report", str(folder)]) == 0
     assert "### Figures of toy: money" in capsys.readouterr().out
-    # records alone have no report, and a report that nobody can read hides no record
-    assert main(["report", str(measured.left() / "records.jsonl")]) == 0
-    (measured.left() / "report.json").write_text('{"packbench": {"version": 1}}', "utf-8")
-    assert main(["report", str(results.folder)]) == 0
+    # records alone have no report, and a report that can't be read hides no record
+    assert main(["report", str(folder / "records.jsonl")]) == 0
+    (folder / "report.json").write_text('{"packbench": {"version": 1}}', "utf-8")
+    assert main(["report", str(folder)]) == 0
     out, err = capsys.readouterr()
     assert ("Figures of toy" in out, err.startswith("packbench: no figures of packs: ")) == (False, True)
 
@@ -233,31 +234,31 @@ def test_a_figure_that_contradicts_itself_is_refused(changed: dict[str, Any]) ->
         Figure(**{"name": "a", "definition": "b", **changed})
 
 
-def test_an_interval_of_clusters_is_at_least_as_wide_as_that_of_independent_cases() -> None:
-    assert rate_interval(0, 0) is None
-    assert rate_interval(0, 0, []) is None
-    alone = rate_interval(3, 20)
-    assert alone is not None
-    assert (alone[:2], alone.method) == (wilson_interval(3, 20), "95 % Wilson")
+# hits, cases and their clusters, and the interval
+INTERVALS: list[tuple[tuple[Any, ...], tuple[float, float] | None]] = [
+    ((0, 0), None),
+    ((0, 0, []), None),
+    ((3, 20), wilson_interval(3, 20)),
     # each case a cluster: independent
-    assert rate_interval(3, 20, [(1, 1)] * 3 + [(0, 1)] * 17) == alone
+    ((3, 20, [(1, 1)] * 3 + [(0, 1)] * 17), wilson_interval(3, 20)),
     # all cases are one cluster: nothing is known of others
-    assert rate_interval(3, 20, [(3, 20)]) is None
-    spread = rate_interval(10, 50, [(2, 10)] * 5, clustered_by="task")
-    uneven = rate_interval(10, 50, [(10, 10)] + [(0, 10)] * 4, clustered_by="task")
+    ((3, 20, [(3, 20)]), None),
+    # without a hit, each cluster counts as one case
+    ((0, 50, [(0, 10)] * 5), wilson_interval(0, 5)),
     # computed by hand: the design effect is 12.5, so 4 cases; Student's t with 4 degrees of freedom leaves 1.993
-    assert uneven is not None
-    assert uneven[:2] == pytest.approx((0.0176, 0.7774), abs=1e-4)
-    assert uneven.method == "95 % Wilson, clustered by task"
-    plain = wilson_interval(10, 50)
+    ((10, 50, [(10, 10)] + [(0, 10)] * 4), (0.0176, 0.7774)),
+]
+
+
+def test_an_interval_of_clusters_is_at_least_as_wide_as_that_of_independent_cases() -> None:
+    for arguments, bounds in INTERVALS:
+        interval = rate_interval(*arguments)
+        assert (interval and interval[:2]) == (bounds and pytest.approx(bounds, abs=1e-4)), arguments
+    spread, plain = rate_interval(10, 50, [(2, 10)] * 5, clustered_by="task"), wilson_interval(10, 50)
     assert spread is not None
     assert plain is not None
-    assert uneven.low < spread.low <= plain[0]
-    assert plain[1] <= spread.high < uneven.high
-    # without a hit, each cluster counts as one case
-    none = rate_interval(0, 50, [(0, 10)] * 5)
-    assert none is not None
-    assert none[:2] == wilson_interval(0, 5)
+    assert (spread.low <= plain[0], spread.high >= plain[1]) == (True, True)
+    assert spread.method == "95 % Wilson, clustered by task"
     for clusters in ([(3, 10)], [(11, 10), (-8, 10)]):
         with pytest.raises(ValueError, match="clusters"):
             rate_interval(3, 20, clusters)

@@ -9,9 +9,11 @@ import shutil
 import tomllib
 from importlib import import_module
 from importlib.util import find_spec
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+import yaml
 
 from pytest_packbench import Pack
 from pytest_packbench.commands import main
@@ -27,13 +29,12 @@ from tests.doc_blocks import (
     first_missing_line,
     normalize,
 )
-from tests.integration.conftest import json_lines, without_times
+from tests.integration.conftest import json_lines
 from tests.servers.fake import FakeServer
 from tests.servers.tariff import tariff_handler
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from pathlib import Path
 
     from tests.conftest import Copy
 
@@ -42,15 +43,8 @@ _WARM = find_spec("agentdojo") and import_module("pytest_packbench.packs.agent_s
 DOCS = ROOT / "docs"
 
 
-# the exit codes of a page's commands in their order, and the kinds of its blocks that are only shown
-GUIDES: dict[str, tuple[list[int], list[str]]] = {
-    "tutorial": ([0, 0, 1, 0, 1, 0, 0, 1, 0, 1], []),
-    "tutorial-own-suite": ([0, 1, 0, 2, 0, 0, 1, 0, 0, 1, 0], []),
-    "pytest-way": ([1, 1, 1, 1, 1], ["python"]),
-    # the questions to import have no summary and no goods, which the suite of the page expects
-    "generic": ([0, 2], ["yaml", "yaml", "yaml"]),
-    "packs": ([0, 0, 0, 0, 0, 0], ["yaml", "yaml"]),
-}
+DATA = yaml.safe_load((Path(__file__).parent / "data" / "guides.yaml").read_text("utf-8"))
+GUIDES, SAFETY_CODES = DATA["guides"], DATA["safety"]
 
 
 @pytest.fixture
@@ -68,7 +62,7 @@ def test_every_block_of_a_guide_works(page: PageRunner, name: str) -> None:
     page.snippets = snippets
     for block in blocks(DOCS / f"{name}.md"):
         page.block(block)
-    assert (page.codes, [block.kind for block in snippets]) == GUIDES[name]
+    assert [page.codes, [block.kind for block in snippets]] == GUIDES[name]
     if name == "pytest-way":
         # the marked test that is only shown
         module = (page.pytester.path / "test_queues.py").read_text("utf-8").partition("@pytest.mark")[0]
@@ -195,34 +189,8 @@ def test_every_command_on_live_runs_works(
     assert result.parseoutcomes()["passed"] >= 1
 
 
-@pytest.mark.parametrize(("backend", "path"), [("anthropic", ""), ("openai", "/v1"), ("ollama", "")])
-def test_a_recorded_suite_replays_to_the_same_records(
-    live: Copy, model_server: FakeServer, backend: str, path: str
-) -> None:
-    selected = ("-k", "neg_08 or adv_64")
-    address = f"--packbench-base-url={model_server.url}{path}"
-    model = (f"--packbench-backend={backend}", "--packbench-model=made-up", address)
-    assert live.run("--packbench-mode=record", *model, *selected).ret == pytest.ExitCode.OK
-    assert main(["accept", "tariff"]) == 0
-    assert live.run(*selected).ret == pytest.ExitCode.OK
-    paths = sorted((live.pytester.path / "reports/benchmarks/tariff").glob("*/records.jsonl"))
-    first, second = (without_times(json_lines(path), also=("mode", "cost_usd")) for path in paths)
-    assert first == second
-    assert {(record["llm_backend"], record["llm_model"]) for record in first} == {(backend, "made-up")}
-    assert all(record["tokens_input"] for record in first)
-
-
 SAFETY_PAGE = (DOCS / "agent-safety.md").read_text("utf-8")
 SAFETY = {text.partition("\n")[0]: list(blocks_of(text)) for text in SAFETY_PAGE.split("\n## ")[1:]}
-SAFETY_CODES = {
-    "Guard off, guard on": [1, 0],
-    "AgentDojo": [0, 1, 0, 0, 0, 1, 0, 0, 1],
-    "InjecAgent": [1, 0],
-    "HarmBench": [0, 1, 1, 0],
-    "Judges": [1],
-    "Guards": [1],
-    "Your own agent": [0, 1],
-}
 EXECUTED = ("console", "text", "yaml", "python")
 
 

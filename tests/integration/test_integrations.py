@@ -58,6 +58,8 @@ def test_durations_are_those_of_the_attempts(project: Project, modes: tuple[str,
 def test_pycharm_gets_the_two_sides_of_its_diff(project: Project) -> None:
     write_cases(project)
     output = project.run_toy("--teamcity").stdout.str()
+    # by this a case is run again
+    assert set(re.findall(r"testStarted .*?metainfo='(.*?)'", output)) == {"good", "bad", "broken"}
     (failed,) = re.findall(r"testFailed .*?type='comparisonFailure'.*", output)
     assert "bad.json.bad" in failed.replace("_json", ".json")
     (expected,), (actual,) = (re.findall(rf" {side}='(.*?)(?<!\|)'", failed) for side in ("expected", "actual"))

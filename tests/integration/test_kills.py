@@ -50,7 +50,7 @@ def until(condition: Callable[[], object]) -> None:
 
 @pytest.mark.parametrize(
     ("number", "variant"),
-    [*enumerate([EIGHT, ONE, EIGHT, RECORD, EIGHT, WORKERS, PLAIN, TOGETHER, PLAIN, SHARED])],
+    [*enumerate([EIGHT, ONE, RECORD, EIGHT, WORKERS, PLAIN, TOGETHER, SHARED])],
     ids=lambda value: value.name if isinstance(value, kills.Variant) else str(value),
 )
 def test_a_killed_run_loses_no_finished_answer_and_repeats_none(

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+import yaml
 
 from pytest_packbench.commands import main
-from tests.integration.conftest import CASES
 
 if TYPE_CHECKING:
     from tests.integration.conftest import Project
@@ -15,33 +16,8 @@ if TYPE_CHECKING:
 POINTER = f"version https://git-lfs.github.com/spec/v1\noid sha256:{7:064}\nsize 1234\n"
 NAMED = "is a pointer of Git LFS, not the file itself; run git lfs pull"
 SUITE = "storage/benchmarks/toy"
-# the file that is a pointer, more options of pytest, and the exit code
-RUNS = {
-    f"{CASES}/plain/one.json": ([], 1),
-    f"{CASES}/plain/many.jsonl": ([], 1),
-    f"{SUITE}/suite.yaml": ([], 4),
-    f"{SUITE}/fixtures/case_00.json": (["--packbench-target=pipeline:ask"], 1),
-    f"{SUITE}/fixtures/recordings.jsonl": (["--packbench-target=pipeline:ask"], 1),
-    f"{SUITE}/fixtures/controls/wrong.json": ([], 1),
-    f"{SUITE}/baseline.json": (["--packbench-baseline=committed"], 1),
-}
-# what no run reads is no error
-UNREAD = (
-    f"{SUITE}/baseline.json",
-    f"{SUITE}/policy_changes.yaml",
-    f"{SUITE}/model.bin",
-    "reports/benchmarks/toy/latest",
-)
-COMMANDS = {
-    f"validate {CASES}/plain/one.json": f"{CASES}/plain/one.json",
-    "report FILE": "records.jsonl",
-    "gate FILE": "records.jsonl",
-    "compare --baseline FILE --current FILE": "records.jsonl",
-    "import csv FILE --suite new": "rows.csv",
-    "import csv FILE --suite new --encoding cp1252": "rows.csv",
-    "import jsonl FILE --suite new": "rows.jsonl",
-    "import harmbench FILE": "behaviors.csv",
-}
+DATA = yaml.safe_load((Path(__file__).parent / "data" / "lfs.yaml").read_text("utf-8"))
+RUNS, COMMANDS = DATA["runs"], DATA["commands"]
 
 
 @pytest.mark.parametrize("file", RUNS)
@@ -59,7 +35,7 @@ def test_a_run_names_it(project: Project, file: str) -> None:
 
 def test_what_no_run_reads_may_be_one(project: Project) -> None:
     project.case("one")
-    for file in UNREAD:
+    for file in DATA["unread"]:
         project.write(file, POINTER)
     result = project.run_toy()
     result.assert_outcomes(passed=1)

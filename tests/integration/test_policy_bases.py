@@ -12,6 +12,7 @@ if TYPE_CHECKING:
 
     import pytest
 
+
 PYPROJECT = '[tool.pytest.ini_options]\npackbench_suite = "support"\npackbench_gate = "{}"\n'
 
 
@@ -83,12 +84,3 @@ def test_a_base_that_today_s_rules_refuse_is_one_change(repository: Path, capsys
     entry = f"changes: [{{key: suite.yaml, old: '{old}', new: '{new}', reason: checked by hand}}]"
     path.with_name("policy_changes.yaml").write_text(entry, "utf-8")
     assert lines(capsys)[0] == 0
-
-
-def test_a_value_in_the_base_may_be_a_word_of_its_own(repository: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    rebase(repository, ("pytest.ini", "=none", "=none --packbench-gate case -q"))
-    path = repository / "pytest.ini"
-    path.write_text(path.read_text("utf-8").replace("-gate case", "-gate=suite"), "utf-8")
-    code, printed = lines(capsys)
-    assert code == 1
-    assert any("setting softened: pytest.ini: setting gate: case -> suite" in line for line in printed)

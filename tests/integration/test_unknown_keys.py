@@ -10,10 +10,9 @@ import pytest
 from pytest_packbench.commands import main
 from pytest_packbench.runs.reading import open_run
 from pytest_packbench.testing import case, write_case
+from tests.integration.conftest import ended
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from tests.integration.conftest import Project
 
 PACK = """
@@ -78,22 +77,18 @@ def open_suite(parcels: Project) -> None:
     parcels.write("storage/benchmarks/parcels/suite.yaml", OPEN)
 
 
-def texts(folder: Path) -> dict[str, str]:
-    return {name: (folder / name).read_text("utf-8").replace("&#x27;", "'") for name in ("summary.md", "report.html")}
-
-
 def test_a_run_tells_once_which_keys_are_unknown_and_what_mends_it(parcels: Project) -> None:
-    result = run(parcels)
-    result.assert_outcomes(passed=1, failed=3)
-    assert result.stdout.str().count(UNREADABLE) == 1
     # each case says its own place
-    result.stdout.fnmatch_lines(['*result/trace: unknown key "trace"; expected one of zone, notes, refusal*'])
+    place = '*result/trace: unknown key "trace"; expected one of zone, notes, refusal*'
+    result = ended(run(parcels), 1, place, passed=1, failed=3)
+    assert result.stdout.str().count(UNREADABLE) == 1
     folder = parcels.left("parcels")
-    for text in texts(folder).values():
+    for name in ("summary.md", "report.html"):
+        text = (folder / name).read_text("utf-8").replace("&#x27;", "'")
         assert text.replace("\\", "").replace("`", "").count(UNREADABLE.replace("`", "")) == 1
     counts = {"results": 3, "passed": 0, "keys": {"/trace": 3, "/more": 2}}
     none = {"results": 0, "passed": 0, "keys": {}}
-    assert parcels.report("parcels")["packbench"]["unknown_keys"] == {"unreadable": counts, "ignored": none}
+    assert parcels.document("parcels")["unknown_keys"] == {"unreadable": counts, "ignored": none}
     stated = open_run(folder).stated.unknown_keys
     assert stated is not None
     assert (stated.unreadable.results, stated.ignored.keys) == (3, {})
@@ -117,48 +112,6 @@ def test_an_opened_suite_lists_what_it_leaves_unread(parcels: Project, capsys: p
 
 def test_a_suite_that_is_opened_meanwhile_has_other_rules(parcels: Project, capsys: pytest.CaptureFixture[str]) -> None:
     root = ("--root", str(parcels.root / "storage/benchmarks"))
-    run(parcels, "--packbench-shard=1/2", "--packbench-output=one")
-    run(parcels)
-    folder = parcels.left("parcels")
-    open_suite(parcels)
-    run(parcels, "--packbench-shard=2/2", "--packbench-output=two")
-
-    refused = run(parcels, "--packbench-resume=latest")
-    assert refused.ret == pytest.ExitCode.USAGE_ERROR
-    refused.stderr.fnmatch_lines(["*can't be resumed: the suite's scoring rules changed*"])
-
-    compared = run(parcels, f"--packbench-baseline={folder}")
-    assert compared.ret == pytest.ExitCode.TESTS_FAILED
-    compared.stdout.fnmatch_lines(["*scoring rules: * before, * now*"])
-
-    (one,), (two,) = (
-        [path for path in (parcels.root / name / "parcels").iterdir() if path.is_dir()] for name in ("one", "two")
-    )
-    capsys.readouterr()
-    assert main(["merge", str(one), str(two), *root, "--out", str(parcels.root / "merged")]) == 2
-    assert "the runs do not belong together: suite_sha256" in capsys.readouterr().err
-
-    assert main(["rescore", str(folder), *root]) == 0
-    page = capsys.readouterr().out.replace("\\", "")
-    assert "scored with the current rules: scoring rules:" in page
-    assert UNREAD.replace("`", "") in page.replace("`", "")
-
-
-def test_a_merged_run_counts_the_keys_of_all_its_parts(parcels: Project, capsys: pytest.CaptureFixture[str]) -> None:
-    folders = []
-    for number in (1, 2):
-        run(parcels, f"--packbench-shard={number}/2", f"--packbench-output=part{number}")
-        folders += [path for path in (parcels.root / f"part{number}" / "parcels").iterdir() if path.is_dir()]
-    root, out = parcels.root / "storage/benchmarks", parcels.root / "merged"
-    main(["merge", *map(str, folders), "--root", str(root), "--out", str(out)])
-    (report,) = out.rglob("report.json")
-    counted = json.loads(report.read_text("utf-8"))["packbench"]["unknown_keys"]["unreadable"]
-    assert counted == {"results": 3, "passed": 0, "keys": {"/trace": 3, "/more": 2}}
-    (summary,) = out.rglob("summary.md")
-    assert summary.read_text("utf-8").count("3 results can't be read") == 1
-
-
-def test_a_control_whose_flaw_is_an_unknown_key_deviates_in_an_opened_suite(parcels: Project) -> None:
     control = {
         "id": "hidden",
         "case": "a",
@@ -167,8 +120,34 @@ def test_a_control_whose_flaw_is_an_unknown_key_deviates_in_an_opened_suite(parc
         "expected": {"verdict": "failed", "score": 0.0, "terms": ["unreadable_answer"]},
     }
     parcels.write("storage/benchmarks/parcels/fixtures/controls/hidden.json", json.dumps(control))
-    run(parcels).assert_outcomes(passed=2, failed=3)
+    for number in (1, 2):
+        run(parcels, f"--packbench-shard={number}/2", "--packbench-output=shards")
+    shards = sorted((parcels.root / "shards" / "parcels").glob("0*"))
+    merge = ["merge", *map(str, shards), *root, "--out"]
+    main([*merge, str(parcels.root / "merged")])
+    # a merged run counts the keys of all its parts
+    (summary,) = (parcels.root / "merged").rglob("summary.md")
+    assert summary.read_text("utf-8").count("3 results can't be read") == 1
+    ended(run(parcels), 1, passed=2, failed=3)
+    folder = parcels.left("parcels")
     open_suite(parcels)
-    opened = run(parcels)
-    opened.assert_outcomes(passed=4, failed=1)
-    opened.stdout.fnmatch_lines(["*the control did not end as written*"])
+    changed = "*scoring rules: * before, * now*"
+    ended(
+        run(parcels, f"--packbench-baseline={folder}"),
+        1,
+        changed,
+        "*the control did not end as written*",
+        failed=1,
+        passed=4,
+    )
+    refused = run(parcels, f"--packbench-resume={folder.name}")
+    ended(refused, 4, "*can't be resumed: the suite's scoring rules changed*")
+    run(parcels, "--packbench-shard=2/2", "--packbench-output=shards")
+    opened = max((parcels.root / "shards" / "parcels").glob("0*"))
+    capsys.readouterr()
+    assert main(["merge", str(shards[0]), str(opened), *root, "--out", str(parcels.root / "other")]) == 2
+    assert "the runs do not belong together: suite_sha256" in capsys.readouterr().err
+    assert main(["rescore", str(folder), *root]) == 0
+    page = capsys.readouterr().out.replace("\\", "")
+    assert "scored with the current rules: scoring rules:" in page
+    assert UNREAD.replace("`", "") in page.replace("`", "")

@@ -70,6 +70,12 @@ class Model(FakeServer):
         return project.run_toy(*self.options(*more, mode=mode, target=target))
 
 
+def own_client(model: Model, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let a target's own client find the model."""
+    monkeypatch.setenv("OPENAI_BASE_URL", f"{model.url}/v1")
+    monkeypatch.setenv("OPENAI_API_KEY", "key-of-a-test")
+
+
 def replayable(folder: Path) -> Any:
     """Return the records of a run, without what a replay changes."""
     return without_times(json_lines(folder / "records.jsonl"), also=("mode",))

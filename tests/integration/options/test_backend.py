@@ -29,6 +29,5 @@ def test_a_failed_call_is_an_error_of_its_case_even_if_the_target_ignores_it(pro
     model.run(project, target="pipeline:ignore_errors").assert_outcomes(errors=len(FAILURES), passed=1)
     errors = [(line["verdict"], line["kind"]) for line in project.lines("errors.jsonl")]
     assert errors == [("error", kind) for kind in FAILURES]
-    assert list(project.records()) == ["case_06"]
     # the wait that a server asks for is made as often as the setting says
     assert [parse_request(received).text for received in model.requests].count("rate_limit") == 2

@@ -1,19 +1,17 @@
-"""`--packbench-baseline`, `packbench compare` and gates against an earlier run."""
+"""`--packbench-baseline`, `packbench compare` and gates against an earlier run: like is compared with like, or not at all."""
 
 from __future__ import annotations
 
 import json
 from typing import TYPE_CHECKING
 
-import pytest
-
 from pytest_packbench.commands import main
-from pytest_packbench.model.report import BaselineLookup
-from pytest_packbench.runs.reading import find_baseline
-from tests.unit.run_builders import run
+from tests.integration.conftest import ended
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    import pytest
 
     from tests.integration.conftest import Project
 
@@ -23,33 +21,23 @@ LATEST = "--packbench-baseline=latest"
 
 
 def test_a_run_is_compared_with_the_last_complete_one(project: Project) -> None:
-    for number in range(4):
-        project.case(f"c{number}", points=0.9)
-    project.run_toy(LATEST).stdout.fnmatch_lines(["baseline: there is no earlier complete run to compare with: FAIL"])
-    (complete,) = project.folders()
+    project.cases("c0", "c1", "c2", "c3", points=0.9)
+    # an empty name, as of an unset variable, is not none
+    for name in ("latest", ""):
+        ended(project.run_toy(f"--packbench-baseline={name}", "-k", "c3"), 1)
+    ended(project.run_toy(LATEST), 1, "baseline: there is no earlier complete run to compare with: FAIL")
+    complete = project.left()
     project.run_toy("-k", "c1")
     project.case("c0", points=0.2)
-    second = project.run_toy(LATEST)
-    second.stdout.fnmatch_lines(
-        [f"baseline: no score changed; 1 case changed and excluded since run {complete.name} of * UTC (diff.md)"]
-    )
-    page = (project.folders()[-1] / "diff.md").read_text("utf-8")
-    assert "toy:plain:c0" in page.partition("Case or judge changed")[2]
-    refused = project.run_toy("--packbench-baseline=nowhere")
-    assert refused.ret == pytest.ExitCode.USAGE_ERROR
-    message = "no run at*nowhere; expected none, latest, passed, committed, the id of a run or a path"
-    refused.stderr.fnmatch_lines([f"ERROR: --packbench-baseline: {message}"])
-    report = json.loads((project.folders()[-1] / "report.json").read_text("utf-8"))
+    line = f"baseline: no score changed; 1 case changed and excluded since run {complete.name} of * UTC (diff.md)"
+    ended(project.run_toy(LATEST), 1, line)
+    assert "toy:plain:c0" in project.text("diff.md").partition("Case or judge changed")[2]
+    report = project.report()
+    expected = "expected none, latest, passed, committed, the id of a run or a path"
+    project.refused(f"--packbench-baseline: no run at*nowhere; {expected}", "--packbench-baseline=nowhere")
     report["packbench"]["cases"][0]["score"] = 7
     damaged = project.write("damaged.json", json.dumps(report))
-    result = project.run_toy(f"--packbench-baseline={damaged}")
-    result.stdout.fnmatch_lines(["baseline: not compared:*not a run document*"])
-
-
-def test_an_empty_name_is_not_none(project: Project) -> None:
-    # as of an unset variable
-    project.case("a")
-    assert project.run_toy("--packbench-baseline=").ret == pytest.ExitCode.TESTS_FAILED
+    ended(project.run_toy(f"--packbench-baseline={damaged}"), 1, "baseline: not compared:*not a run document*")
 
 
 def test_the_command_compares_folders_reports_and_records(
@@ -60,32 +48,29 @@ def test_the_command_compares_folders_reports_and_records(
     for points in ("1.0", "0.4"):
         monkeypatch.setenv("POINTS", points)
         project.run_toy()
-    project.suite("toy", f"pack: toy\n{OTHER_RULES}")
-    result = project.run_toy(LATEST)
-    result.stdout.fnmatch_lines(["baseline: not compared with*: scoring rules:*before*now: FAIL"])
+    project.suite(text=f"pack: toy\n{OTHER_RULES}")
+    ended(project.run_toy(LATEST), 1, "baseline: not compared with*: scoring rules:*before*now: FAIL")
     before, after, other = map(str, project.folders())
-    capsys.readouterr()
 
-    def compare(*options: str, old: str = before, new: str = after) -> tuple[int, str]:
+    def compare(new: str, *options: str, old: str = before) -> tuple[int, str]:
+        capsys.readouterr()
         code = main(["compare", "--baseline", old, "--current", new, *options])
-        printed = capsys.readouterr()
-        return code, printed.out + printed.err
+        return code, "".join(capsys.readouterr())
 
     for old, new in ((before, after), (f"{before}/report.json", f"{after}/records.jsonl")):
-        code, page = compare("--out", "-", old=old, new=new)
+        code, page = compare(new, "--out", "-", old=old)
         assert (code, page.partition(" - ")[2].splitlines()[0]) == (0, "1 new failure")
-    code, output = compare(new=other)
-    assert (code, "can't be compared: scoring rules" in output) == (2, True)
-    code, page = compare("--force", "--out", "-", new=other)
-    assert (code, "Forced comparison: the runs differ in scoring rules" in page) == (0, True)
     # two pages of the same second
     monkeypatch.setattr("time.strftime", lambda *_: "20260102T030405Z")
-    assert [compare("--fail-on", condition)[0] for condition in ("regressed>0", "mean<-0.5")] == [1, 0]
-    pages = sorted((project.root / "reports" / "benchmarks").glob("benchmark_diff_*"))
-    names = ["benchmark_diff_20260102T030405Z.md", "benchmark_diff_20260102T030405Z_2.md"]
-    assert [path.name for path in pages] == names
-    code, output = compare(new=f"{after}/summary.md")
-    assert (code, "summary.md: " in output) == (2, True)
+    for new, option, expected, part in (
+        (other, "", 2, "can't be compared: scoring rules"),
+        (other, "--force --out=-", 0, "Forced comparison: the runs differ in scoring rules"),
+        (after, "--fail-on=regressed>0", 1, "benchmark_diff_20260102T030405Z.md"),
+        (after, "--fail-on=mean<-0.5", 0, "benchmark_diff_20260102T030405Z_2.md"),
+        (f"{after}/summary.md", "", 2, "summary.md: "),
+    ):
+        code, output = compare(new, *option.split())
+        assert (code, part in output) == (expected, True), output
 
 
 def test_a_gate_compares_the_cases_that_are_the_same_in_both_runs(
@@ -94,8 +79,7 @@ def test_a_gate_compares_the_cases_that_are_the_same_in_both_runs(
     monkeypatch.syspath_prepend(project.root)
     project.write("toypack.py", (project.root / "conftest.py").read_text("utf-8"))
     project.suite("toy", RATIO)
-    for name in ("a", "b", "c"):
-        project.case(name, points=0.9)
+    project.cases("a", "b", "c", points=0.9)
     project.run_toy()
     # one case is changed, and one has an error
     project.case("b", points=1.0)
@@ -113,30 +97,23 @@ def test_a_gate_compares_the_cases_that_are_the_same_in_both_runs(
     assert f"  mean_score 1.90 / 2 = 0.95, {ratio}, only 2 cases: PASS" in output
     assert "  completeness 2 / 3 = 66.7 % < min 100.0 %: FAIL" in output
     assert code == 1
-    # records are read with the report beside them, or with the errors
+    # records are read with the report in their folder, or with the errors
     assert gate(after / "records.jsonl", "--baseline", before / "records.jsonl") == (1, output)
     (after / "report.json").unlink()
     assert gate(after / "records.jsonl", "--baseline", before) == (1, output)
-    compare = ["compare", "--baseline", str(before), "--current", str(after / "records.jsonl"), "--out", "-"]
-    for errors, messages in (
-        (True, [" 1 new failure (1 without a score)"]),
-        (False, ["was read from records only", "## Removed"]),
-    ):
-        if not errors:
-            (after / "errors.jsonl").unlink()
-        assert main(compare) == 0
-        page = capsys.readouterr().out
-        assert [message for message in messages if message not in page] == []
+    (after / "errors.jsonl").unlink()
+    assert main(["compare", "--baseline", str(before), "--current", str(after / "records.jsonl"), "--out=-"]) == 0
+    page = capsys.readouterr().out
+    assert ("was read from records only" in page, "## Removed" in page) == (True, True)
     project.suite("toy", f"{RATIO}{OTHER_RULES}")
     project.run_toy()
     project.suite("other", "pack: toy\n")
     project.case("x", suite="other")
     project.run("--packbench-suite=other")
-    (other,) = project.folders("other")
     mistakes: dict[str, tuple[Path, ...]] = {
-        "can't be the baseline: scoring rules: '": (project.folders()[-1], before),
+        "can't be the baseline: scoring rules: '": (project.left(), before),
         "got a run of suite toy; expected one run of each suite among toy": (before, before, before),
-        "got a run of suite other; expected one run of each suite among toy": (before, other),
+        "got a run of suite other; expected one run of each suite among toy": (before, project.left("other")),
     }
     for message, (current, *baselines) in mistakes.items():
         code, output = gate(current, *(f"--baseline={baseline}" for baseline in baselines))
@@ -145,32 +122,13 @@ def test_a_gate_compares_the_cases_that_are_the_same_in_both_runs(
 
 def test_a_gate_against_the_last_run_is_judged_in_a_run_but_not_against_itself(project: Project) -> None:
     project.suite("toy", RATIO)
-    for name in ("a", "b"):
-        project.case(name, points=0.9)
-    for line, exit_code in (
-        ("*mean_score*max 1 x baseline: there is no earlier complete run to compare with*: FAIL", 1),
-        ("*mean_score*1.00 x the baseline's 1.80 / 2 = 0.90 <= max 1.00 x*: PASS", 0),
-    ):
-        result = project.run_toy(LATEST)
-        assert result.ret == exit_code
-        result.stdout.fnmatch_lines([line])
-    newest = project.folders()[-1]
-    again = project.run_toy(LATEST, f"--packbench-resume={newest.name}")
-    assert again.ret == pytest.ExitCode.TESTS_FAILED
-    again.stdout.fnmatch_lines([f"*run {newest.name} cannot be compared with itself; name another run*"])
-    assert json.loads((newest / "report.json").read_text("utf-8"))["packbench"]["status"] == "failed"
+    project.cases("a", "b", points=0.9)
+    missing = "*mean_score*max 1 x baseline: there is no earlier complete run to compare with*: FAIL"
+    ended(project.run_toy(LATEST), 1, missing)
+    ended(project.run_toy(LATEST), 0, "*mean_score*1.00 x the baseline's 1.80 / 2 = 0.90 <= max 1.00 x*: PASS")
+    newest = project.left().name
+    itself = f"*run {newest} cannot be compared with itself; name another run*"
+    ended(project.run_toy(LATEST, f"--packbench-resume={newest}"), 1, itself)
+    assert project.document()["status"] == "failed"
     project.suite("toy", f"{RATIO}{OTHER_RULES}")
-    other = project.run_toy(LATEST)
-    assert other.ret == pytest.ExitCode.TESTS_FAILED
-    other.stdout.fnmatch_lines(["*mean_score*can't be the baseline: scoring rules: *before*"])
-
-
-def test_a_latest_without_a_run_id_is_no_baseline(tmp_path: Path) -> None:
-    for content in (b"\xff\xfe", b"", b"../../..", b"/etc"):
-        (tmp_path / "latest").write_bytes(content)
-        folder = tmp_path / "run"
-        baseline = find_baseline(
-            BaselineLookup(requested="latest"), run(), folder=folder, committed=folder / "baseline.json"
-        )
-        reason = f"not compared: {tmp_path / 'latest'}: does not contain a run id; "
-        assert (baseline.stored, baseline.reason.startswith(reason)) == (None, True)
+    ended(project.run_toy(LATEST), 1, "*mean_score*can't be the baseline: scoring rules: *before*")

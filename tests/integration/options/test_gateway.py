@@ -11,6 +11,7 @@ import pytest
 from pytest_packbench.backends import VARIABLE, originals, replace_variables
 from pytest_packbench.cases.finder import needs_gateway
 from pytest_packbench.engine.gateway import Serving
+from tests.integration.conftest import ended
 from tests.integration.options.conftest import recordings
 
 if TYPE_CHECKING:
@@ -32,60 +33,43 @@ def act(request):
 
 act.asks_model = False
 """
-OFF, ON, AUTO = (f"--packbench-gateway={value}" for value in ("off", "on", "auto"))
-LIVE = "--packbench-mode=live"
+TARGET = "--packbench-target=conftest:act"
+OWN = "http://127.0.0.1:1/v1"
+# the options of a run, and whether the gateway serves it
+SERVED = {
+    "": False,
+    "--packbench-gateway=auto": False,
+    "--packbench-gateway=off": False,
+    "--packbench-gateway=on": True,
+    "--packbench-mode=live": True,
+    "--packbench-mode=live --packbench-gateway=auto": True,
+    "--packbench-mode=live --packbench-gateway=off": False,
+    "--packbench-mode=live --packbench-gateway=on --collect-only": False,
+    "--packbench-mode=record": True,
+}
 
 
-@pytest.mark.parametrize(
-    ("arguments", "served"),
-    [
-        ((), False),
-        ((AUTO,), False),
-        ((OFF,), False),
-        ((ON,), True),
-        ((LIVE,), True),
-        ((LIVE, AUTO), True),
-        ((LIVE, OFF), False),
-        ((LIVE, ON, "--collect-only"), False),
-        (("--packbench-mode=record",), True),
-    ],
-)
-def test_it_serves_where_it_is_needed(
-    project: Project, monkeypatch: pytest.MonkeyPatch, arguments: tuple[str, ...], served: bool
-) -> None:
-    monkeypatch.setenv("OPENAI_BASE_URL", "http://127.0.0.1:1/v1")
+@pytest.mark.parametrize("arguments", SERVED)
+def test_it_serves_where_it_is_needed(project: Project, monkeypatch: pytest.MonkeyPatch, arguments: str) -> None:
+    monkeypatch.setenv("OPENAI_BASE_URL", OWN)
     monkeypatch.delenv("OPENAI_API_KEY", raising=False)
     project.prepare("one")
     project.extend_conftest(NOTE)
-    result = project.run_toy("--packbench-target=conftest:act", *arguments)
-    assert result.ret == 0, result.stdout.str()
+    ended(project.run_toy(TARGET, *arguments.split()), 0)
     address, key = (project.root / "variables.txt").read_text("utf-8").split()
-    assert (address != "http://127.0.0.1:1/v1") == served
-    placed = served and not any("mode" in argument for argument in arguments)
-    assert (key != "None") == placed
-    assert os.environ["OPENAI_BASE_URL"] == "http://127.0.0.1:1/v1"
+    assert (address != OWN) == SERVED[arguments]
+    assert (key != "None") == (SERVED[arguments] and "mode" not in arguments)
+    assert os.environ["OPENAI_BASE_URL"] == OWN
     assert {VARIABLE, "OPENAI_API_KEY"}.isdisjoint(os.environ)
 
 
-@pytest.mark.parametrize("source", ["ini", "environment"])
-def test_ini_and_environment_set_it_too(project: Project, monkeypatch: pytest.MonkeyPatch, source: str) -> None:
+def test_ini_and_environment_set_it_too(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
     project.prepare("one")
     project.extend_conftest(NOTE)
-    if source == "ini":
-        project.pytester.makeini("[pytest]\npackbench_gateway = on\n")
-    else:
-        monkeypatch.setenv("PACKBENCH_GATEWAY", "on")
-    result = project.run_toy("--packbench-target=conftest:act")
-    result.stdout.fnmatch_lines(["packbench: gateway: *replayed, offline*"])
-
-
-def test_another_value_is_a_usage_error(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("PACKBENCH_GATEWAY", "perhaps")
-    result = project.run_toy()
-    assert result.ret == pytest.ExitCode.USAGE_ERROR
-    result.stderr.fnmatch_lines(
-        ["ERROR: environment variable PACKBENCH_GATEWAY: got 'perhaps'; expected one of auto,*"]
-    )
+    replayed = "packbench: gateway: *replayed, offline*"
+    ended(project.run_toy(TARGET, "-o", "packbench_gateway=on"), 0, replayed)
+    monkeypatch.setenv("PACKBENCH_GATEWAY", "on")
+    ended(project.run_toy(TARGET), 0, replayed)
 
 
 def test_a_backend_asks_the_address_that_the_user_has_set(
@@ -94,18 +78,17 @@ def test_a_backend_asks_the_address_that_the_user_has_set(
     monkeypatch.setenv("OPENAI_BASE_URL", f"{model.url}/v1")
     project.prepare("points 1")
     options = [option for option in model.options(mode="record") if "base-url" not in option]
-    project.run_toy(*options).assert_outcomes(passed=1)
+    ended(project.run_toy(*options), 0, passed=1)
     data = json.loads(recordings(project)["case_00.json"])
     assert (len(data["exchanges"]), "gateway" in data) == (1, False)
 
 
-def test_a_session_in_a_session_finds_the_real_addresses(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("OPENAI_BASE_URL", "ANTHROPIC_BASE_URL", VARIABLE):
-        monkeypatch.delenv(name, raising=False)
-    environment = {"OPENAI_BASE_URL": "https://mine/v1", "HOME": "/"}
-    start = dict(environment)
-    replace_variables(environment, {"OPENAI_BASE_URL": "http://one", "ANTHROPIC_BASE_URL": "http://one/a"})
-    replace_variables(environment, {"OPENAI_BASE_URL": "http://two", "ANTHROPIC_BASE_URL": "http://two/a"})
+def test_a_session_in_a_session_finds_the_real_addresses() -> None:
+    start = {"OPENAI_BASE_URL": "https://mine/v1", "HOME": "/"}
+    environment = dict(start)
+    for name in ("one", "two"):
+        addresses = {"OPENAI_BASE_URL": f"http://{name}", "ANTHROPIC_BASE_URL": f"http://{name}/a"}
+        replace_variables(environment, addresses)
     assert originals(environment) == start
     environment["OPENAI_BASE_URL"] = "http://test"
     assert originals(environment) == {**start, "OPENAI_BASE_URL": "http://test"}

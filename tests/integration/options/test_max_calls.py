@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.integration.conftest import two_workers
-from tests.integration.options.conftest import recordings
+from tests.integration.conftest import ended, two_workers
+from tests.integration.options.conftest import own_client, recordings
 from tests.servers.fake import Reply
 
 if TYPE_CHECKING:
@@ -68,15 +68,9 @@ async def run_at_once(request):
 MESSAGE = "the attempt asked for more than {} model calls (--packbench-max-calls); end its loop, or raise the limit"
 
 
-@pytest.fixture
-def asked(project: Project, model: Model, monkeypatch: pytest.MonkeyPatch) -> Model:
-    """The model; own clients find it too."""
-    return serve(project, model, monkeypatch)
-
-
-def serve(project: Project, model: Model, monkeypatch: pytest.MonkeyPatch) -> Model:
-    monkeypatch.setenv("OPENAI_BASE_URL", f"{model.url}/v1")
-    monkeypatch.setenv("OPENAI_API_KEY", "key-of-a-test")
+def serve(model: Model, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let own clients find the model, which embeds texts too."""
+    own_client(model, monkeypatch)
     answer = model.handler
 
     def reply(received: Received) -> Reply:
@@ -86,7 +80,6 @@ def serve(project: Project, model: Model, monkeypatch: pytest.MonkeyPatch) -> Mo
         return answer(received)
 
     model.handler = reply
-    return model
 
 
 def prepare(project: Project, *texts: str) -> None:
@@ -99,49 +92,38 @@ def prepare(project: Project, *texts: str) -> None:
 def test_each_way_to_ask_counts_and_the_others_go_on(
     both: Project, model: Model, monkeypatch: pytest.MonkeyPatch, mode: str
 ) -> None:
-    serve(both, model, monkeypatch)
+    serve(model, monkeypatch)
     rows = {"context 7": True, "own 7": True, "mixed 9": True, "different 6": True, "embed 7": False, "own 5": False}
     prepare(both, *rows)
     result = model.run(both, "--packbench-max-calls=5", mode=mode, target="own:run")
-    result.assert_outcomes(errors=4, passed=2)
+    ended(result, 1, errors=4, passed=2)
     errors = {case: (error["verdict"], error["kind"], error["message"]) for case, error in both.errors().items()}
     refused = [f"case_{number:02}" for number, is_refused in enumerate(rows.values()) if is_refused]
     assert errors == dict.fromkeys(refused, ("error", "max_calls", MESSAGE.format(5)))
     paths = Counter("embed" in received.path for received in model.requests)
     assert paths == {False: 5 * 5, True: 7}
-    stored = {name.removesuffix(".json") for name in recordings(both)}
-    assert stored == ({"case_04", "case_05"} if mode == "record" else set())
+    assert recordings(both).keys() == ({"case_04.json", "case_05.json"} if mode == "record" else set())
     if mode == "record":
         # a replay asks no model
         replayed = both.run_toy("--packbench-target=own:run", "--packbench-max-calls=1", "-k", "case_05 or case_04")
-        replayed.assert_outcomes(passed=2)
+        ended(replayed, 0, passed=2)
 
 
-def test_calls_at_once_count_and_each_trial_by_itself(project: Project, asked: Model) -> None:
-    prepare(project, "own 8", "own 3")
-    options = ("--packbench-max-calls=4", "--packbench-trials=2", "--packbench-concurrency=4")
-    asked.run(project, *options, target="own:run_at_once").assert_outcomes(errors=1, passed=1)
-    assert {error["message"] for error in project.lines("errors.jsonl")} == {MESSAGE.format(4)}
-    assert len(asked.requests) == 2 * (4 + 3)
+# where the limit comes from, and how many calls of which function it allows
+SOURCES = {"-q": (100, 1, "run"), "-o packbench_max_calls=3": (3, 1, "run"), "PACKBENCH_MAX_CALLS=4": (4, 1, "run")}
+SOURCES["--packbench-max-calls=4 --packbench-trials=2 --packbench-concurrency=4"] = (4, 2, "run_at_once")
 
 
-@pytest.mark.parametrize(("source", "most"), [("default", 100), ("ini", 3), ("environment", 4)])
-def test_it_has_a_default_and_other_sources(
-    project: Project, asked: Model, monkeypatch: pytest.MonkeyPatch, source: str, most: int
+@pytest.mark.parametrize("source", SOURCES)
+def test_it_has_a_default_and_other_sources_and_each_trial_counts_its_calls_by_itself(
+    project: Project, model: Model, monkeypatch: pytest.MonkeyPatch, source: str
 ) -> None:
-    if source == "ini":
-        project.pytester.makeini(f"[pytest]\npackbench_max_calls = {most}\n")
-    elif source == "environment":
-        monkeypatch.setenv("PACKBENCH_MAX_CALLS", f"{most}")
-    prepare(project, "own 103")
-    asked.run(project, target="own:run").assert_outcomes(errors=1)
-    assert [error["message"] for error in project.lines("errors.jsonl")] == [MESSAGE.format(most)]
-    assert len(asked.requests) == most
-
-
-@pytest.mark.parametrize("value", ["0", "-1", "many", "1.5"])
-def test_a_wrong_value_is_one_line(project: Project, value: str) -> None:
-    project.prepare("points 1")
-    result = project.run_toy(f"--packbench-max-calls={value}")
-    assert result.ret == pytest.ExitCode.USAGE_ERROR
-    result.stderr.fnmatch_lines([f"ERROR: --packbench-max-calls: got '{value}'; expected a whole number, 1 or more"])
+    serve(model, monkeypatch)
+    most, trials, function = SOURCES[source]
+    options = source.split()
+    if source.startswith("PACKBENCH"):
+        monkeypatch.setenv(*options.pop().split("="))
+    prepare(project, "own 103", "own 3")
+    ended(model.run(project, *options, target=f"own:{function}"), 1, errors=1, passed=1)
+    assert {error["message"] for error in project.lines("errors.jsonl")} == {MESSAGE.format(most)}
+    assert len(model.requests) == trials * (most + 3)

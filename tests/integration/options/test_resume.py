@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import os
 import re
 import subprocess
 import sys
@@ -12,9 +13,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from pytest_packbench.runs.journal import Journal
+from pytest_packbench.runs.journal import Journal, lock_folder
 from tests.integration import killing
-from tests.integration.conftest import CASES, MANY, json_lines, toy_case, without_times
+from tests.integration.conftest import CASES, MANY, ended, json_lines, toy_case, without_times
 from tests.integration.options.conftest import points
 from tests.servers.wire import error_reply, parse_request
 
@@ -27,6 +28,8 @@ if TYPE_CHECKING:
     from tests.servers.fake import Received, Reply
 
 RESUME = "--packbench-resume=latest"
+ALL = ["a", "b", "low", "x", "y"]
+RUN_FILES = {"payloads.jsonl", "records.jsonl", "report.html", "report.json", "summary.md"}
 CALLED = "with open('called.txt', 'a') as file: file.write(context.case_id + '\\n')"
 FLAKY = f"import os\nif os.path.exists('broken'): raise RuntimeError('for now')\n{CALLED}"
 
@@ -40,7 +43,7 @@ def called_cases(project: Project) -> list[str]:
 def verdicts_by_case(project: Project) -> dict[str, list[str]]:
     """Return the verdicts in the report, by case and in order of trials."""
     verdicts: dict[str, list[str]] = {}
-    for row in sorted(project.report()["packbench"]["cases"], key=lambda row: row["trial"]):
+    for row in sorted(project.document()["cases"], key=lambda row: row["trial"]):
         verdicts.setdefault(row["case_id"], []).append(row["verdict"])
     return verdicts
 
@@ -52,7 +55,7 @@ def run_with_errors(project: Project) -> None:
     for name in ("x", "y"):
         project.case(name, python=FLAKY)
     (project.root / "broken").touch()
-    project.run_toy().assert_outcomes(passed=2, failed=1, errors=2)
+    ended(project.run_toy(), 1, passed=2, failed=1, errors=2)
     (project.root / "broken").unlink()
     assert called_cases(project) == ["a", "b", "low"]
     (project.root / "called.txt").unlink()
@@ -60,29 +63,25 @@ def run_with_errors(project: Project) -> None:
 
 def test_only_attempts_with_errors_are_repeated(both: Project) -> None:
     run_with_errors(both)
-    (before,) = both.folders()
-    result = both.run_toy(RESUME)
-    result.assert_outcomes(passed=4, failed=1)
-    assert result.ret == pytest.ExitCode.TESTS_FAILED
+    before = both.left()
+    kept = f"packbench: suite toy: resuming run {before.name}: 3 attempts kept, 2 unfinished to repeat"
+    ended(both.run_toy(RESUME), 1, kept, "*score 0.50 < 0.80*", "*resumed: *not run again*", passed=4, failed=1)
     assert called_cases(both) == ["x", "y"]
-    first_line = f"packbench: suite toy: resuming run {before.name}: 3 attempts kept, 2 unfinished to repeat"
-    result.stdout.fnmatch_lines([first_line, "*score 0.50 < 0.80*", "*resumed: *not run again*"])
     assert both.folders() == [before]
-    files = {path.name: path.read_bytes() for path in before.iterdir()}
-    assert files.keys() == {"payloads.jsonl", "records.jsonl", "report.html", "report.json", "summary.md"}
+    records = both.text("records.jsonl")
+    assert {path.name for path in before.iterdir()} == RUN_FILES
     assert {record["run_id"] for record in both.lines("records.jsonl")} == {before.name}
-    assert list(both.records()) == ["a", "b", "low", "x", "y"]
+    assert list(both.records()) == ALL
     assert len(both.lines("payloads.jsonl")) == both.report()["summary"]["total"] == 5
     # a complete run is judged again from its records, by gates too, and by its path in another folder
     moved = both.root / "kept" / "toy" / before.name
     moved.parent.mkdir(parents=True)
     before.rename(moved)
     again = both.run_toy(f"--packbench-resume=kept/toy/{moved.name}", "--packbench-gate=suite")
-    again.assert_outcomes(passed=4, xfailed=1)
-    assert (again.ret, called_cases(both)) == (pytest.ExitCode.OK, ["x", "y"])
-    assert both.folders() == []
-    assert (moved / "records.jsonl").read_bytes() == files["records.jsonl"]
-    assert both.run_toy().ret == result.ret
+    ended(again, 0, passed=4, xfailed=1)
+    assert (called_cases(both), both.folders()) == (["x", "y"], [])
+    assert (moved / "records.jsonl").read_text("utf-8") == records
+    ended(both.run_toy(), 1)
     assert without_times(both.lines("records.jsonl")) == without_times(json_lines(moved / "records.jsonl"))
 
 
@@ -90,58 +89,63 @@ UNKNOWN_RUNS = (
     *("latest", "01HF8K0M5ZQEJ8C7XV6NQAYWZP", "./nowhere", "mine", "..", "./storage"),
     "reports/benchmarks/toy/mine",
 )
-DYING_ONCE = "import os\nif os.path.exists('dying'): os.kill(os.getpid(), 9)"
 
 
 def test_a_run_that_does_not_exist_or_was_edited_is_a_usage_error(project: Project, expected: ExpectedTexts) -> None:
     project.case("a")
-    project.case("b", python=DYING_ONCE)
-    (project.root / "reports/benchmarks/toy/mine").mkdir(parents=True)
+    project.case("b", python="import os\nif os.path.exists('dying'): os.kill(os.getpid(), 9)")
+    mine = project.root / "reports/benchmarks/toy/mine"
+    mine.mkdir(parents=True)
     lines = []
 
-    def refuse(title: str, run: str) -> None:
-        result = project.run_toy(f"--packbench-resume={run}")
-        assert result.ret == pytest.ExitCode.USAGE_ERROR
+    def refuse(title: str, run: str = "latest") -> None:
+        result = ended(project.run_toy(f"--packbench-resume={run}"), 4)
         error = re.sub(r"toy/01\w{24}", "toy/<RUN>", result.stderr.str().strip())
         lines.append(f"{title}: {error}\n".replace(str(project.root), "<PROJECT>"))
 
     for run in UNKNOWN_RUNS:
         refuse(run, run)
-    (project.root / "reports/benchmarks/toy/mine").rmdir()
+    mine.rmdir()
     (project.root / "dying").touch()
     subprocess.run([sys.executable, "-m", "pytest", "--packbench-suite=toy"], cwd=project.root, check=False)
     (project.root / "dying").unlink()
     path = project.left() / "journal.jsonl"
     header, line = path.read_text("utf-8").splitlines()
     entry = json.loads(line)
-    extension = {key: value for key, value in entry["record"]["packbench"].items() if key != "terms"}
+    record = entry["record"]
+    extension = {key: value for key, value in record["packbench"].items() if key != "terms"}
     changes: dict[str, dict[str, Any]] = {
         "suite": {"suite": "x"},
         "no record": {"record": None},
         "empty record": {"record": {}},
-        "no terms": {"record": {**entry["record"], "packbench": extension}},
+        "no terms": {"record": {**record, "packbench": extension}},
         "no number": {"payload": {"points": math.inf}},
         "another test id": {"test_id": "toy:plain:c"},
         "another case": {"case_id": "b"},
         "another score": {"score": 0.25},
-        "another verdict": {"record": {**entry["record"], "passed": not entry["record"]["passed"]}},
+        "another verdict": {"record": {**record, "passed": not record["passed"]}},
     }
     for title, change in changes.items():
         path.write_text(f"{header}\n{json.dumps(entry | change)}\n", encoding="utf-8")
-        refuse(title, "latest")
+        refuse(title)
     expected.check("".join(lines))
 
 
 def test_a_run_in_progress_is_not_resumed(project: Project) -> None:
     run_with_errors(project)
+    running = "--packbench-resume: run {} is still running; wait until it ends, or stop it*"
+    # another session resumes it
+    lock = lock_folder(project.left())
+    assert lock is not None
+    project.refused(running.format(project.left().name), RESUME)
+    os.close(lock)
     newer = project.left().with_name("7" + project.left().name[1:])
     newer.mkdir()
     with Journal(newer / "journal.jsonl"):
         for run in ("latest", newer.name):
-            result = project.run_toy(f"--packbench-resume={run}")
-            assert result.ret == pytest.ExitCode.USAGE_ERROR
-            message = f"ERROR: --packbench-resume: run {newer.name} is still running; wait until it ends, or stop it"
-            assert message in result.stderr.str()
+            project.refused(running.format(newer.name), f"--packbench-resume={run}")
+    # a folder that can't be opened has no lock
+    assert (lock_folder(newer / "missing") or 0) < 0
 
 
 def change_pack(project: Project) -> None:
@@ -149,7 +153,6 @@ def change_pack(project: Project) -> None:
     path.write_text(path.read_text("utf-8").replace('version = "1"', 'version = "2"'), encoding="utf-8")
 
 
-ALL = ["a", "b", "low", "x", "y"]
 MINE = "def verify(request):\n    return {'points': 1.0}\n"
 LOWER = "pack: toy\nthresholds: {accept: 0.4}\n"
 # what changes, the cases in the records afterwards, and those that the target `act` is called for
@@ -169,33 +172,24 @@ def test_a_change_is_refused_or_repeated(project: Project, message: str) -> None
     change(project)
     options = ("--packbench-target=mine:verify",) if "target" in message else ()
     files = {path: path.read_bytes() for path in project.left().iterdir()}
-    refused = project.run_toy(RESUME, *options)
-    assert refused.ret == pytest.ExitCode.USAGE_ERROR
-    advice = "repeat the options of that run, start a new run, or set packbench_resume_changed = run"
-    run = f'run {project.left().name} of suite "toy"'
-    assert f"ERROR: --packbench-resume: {run} can't be resumed: {message}" in refused.stderr.str()
-    assert f"; {advice} to repeat what changed" in refused.stderr.str()
+    advice = (
+        "repeat the options of that run, start a new run, or set packbench_resume_changed = run to repeat what changed"
+    )
+    reason = f'run {project.left().name} of suite "toy" can\'t be resumed: {message}*; {advice}*'
+    project.refused(f"--packbench-resume: {reason}", RESUME, *options)
     assert {path: path.read_bytes() for path in project.left().iterdir()} == files
     assert called_cases(project) == []
-    again = project.run_toy(RESUME, *options, "-o", "packbench_resume_changed=run")
+    # workers use no result that the controller has discarded
+    workers = ("-n", "2") if "rules" in message else ()
+    again = project.run_toy(RESUME, *options, "-o", "packbench_resume_changed=run", *workers)
     again.stdout.fnmatch_lines(["*answer* of an earlier session of this run: replaced, because *"])
-    assert "of an earlier session of this run: replaced" in (project.left() / "summary.md").read_text("utf-8")
+    assert "of an earlier session of this run: replaced" in project.text()
     records = [record["packbench"] for record in project.lines("records.jsonl")]
     assert [record["case_id"] for record in records] == cases
     assert called_cases(project) == called
     assert {record["pack"] for record in records} == {"toy/2" if "version" in message else "toy/1"}
     assert len({record["suite_sha256"] for record in records}) == 1
     assert records[0]["score"] == (0.9 if message == "case a changed" else 1.0)
-
-
-def test_workers_use_no_result_that_the_controller_has_discarded(project: Project) -> None:
-    run_with_errors(project)
-    project.suite(text=LOWER)
-    project.run_toy(RESUME, "-o", "packbench_resume_changed=run", "-n", "2").assert_outcomes(passed=5)
-    assert sorted(called_cases(project)) == ALL
-    records = project.lines("records.jsonl")
-    assert [record["packbench"]["case_id"] for record in records] == ALL
-    assert len({record["packbench"]["suite_sha256"] for record in records}) == 1
 
 
 def test_guards_of_a_hook_are_those_of_the_run_that_is_resumed(project: Project) -> None:
@@ -210,17 +204,15 @@ def test_guards_of_a_hook_are_those_of_the_run_that_is_resumed(project: Project)
     """)
     for name, code in (("a", CALLED), ("x", FLAKY)):
         project.case(name, python=f"context.guards\n{code}")
-    guarded = project.root / "guarded"
-    for name in ("broken", "guarded"):
-        (project.root / name).touch()
-    project.run_toy().assert_outcomes(passed=1, errors=1)
-    (project.root / "broken").unlink()
-    guarded.unlink()
-    result = project.run_toy(RESUME)
-    assert result.ret == pytest.ExitCode.USAGE_ERROR
-    assert "guards changed (from ['wall'] to [])" in result.stderr.str() + result.stdout.str()
+    broken, guarded = project.root / "broken", project.root / "guarded"
+    broken.touch()
     guarded.touch()
-    project.run_toy(RESUME).assert_outcomes(passed=2)
+    ended(project.run_toy(), 1, passed=1, errors=1)
+    broken.unlink()
+    guarded.unlink()
+    project.refused("*guards changed (from [[]'wall'] to [[]])*", RESUME)
+    guarded.touch()
+    ended(project.run_toy(RESUME), 0, passed=2)
     assert called_cases(project) == ["a", "x"]
 
 
@@ -229,33 +221,30 @@ def test_results_of_cases_that_are_not_selected_are_kept(project: Project) -> No
     project.run(*(f"{CASES}/plain/{name}.json::{name}" for name in ("a", "x")), RESUME)
     verdicts = {"a": ["passed"], "b": ["passed"], "low": ["failed"], "x": ["passed"], "y": ["error"]}
     assert verdicts_by_case(project) == verdicts
-    assert project.report()["packbench"]["complete"]
+    assert project.document()["complete"]
     # a case that had no score may be deleted; one that had may not even change
     (project.root / CASES / "plain" / "y.json").unlink()
-    project.run_toy(RESUME).assert_outcomes(passed=3, failed=1)
+    ended(project.run_toy(RESUME), 1, passed=3, failed=1)
     assert set(verdicts_by_case(project)) == {"a", "b", "low", "x"}
     assert called_cases(project) == ["x"]
     project.case("b", points=0.2)
-    result = project.run(f"{CASES}/plain/x.json::x", f"--packbench-resume={project.left().name}")
-    assert result.ret == pytest.ExitCode.USAGE_ERROR
-    assert "can't be resumed: case b changed; " in result.stderr.str() + result.stdout.str()
+    project.refused("*can't be resumed: case b changed; *", "-k", "x.json", RESUME)
 
 
 def test_a_session_that_ends_early_keeps_what_was_scored_and_names_the_lines_of_today(both: Project) -> None:
     first, *others = toy_case("a", python=FLAKY), *(toy_case(name) for name in "bcde")
     both.case_lines(first, *others)
     (both.root / "broken").touch()
-    both.run_toy().assert_outcomes(passed=4, errors=1)
+    ended(both.run_toy(), 1, passed=4, errors=1)
     before = both.records()
-    assert both.run_toy(RESUME, "-x").ret in {pytest.ExitCode.TESTS_FAILED, pytest.ExitCode.INTERRUPTED}
-    assert both.records() == before
-    assert len(both.lines("payloads.jsonl")) == 4
+    both.run_toy(RESUME, "-x")
+    assert (both.records(), len(both.lines("payloads.jsonl"))) == (before, 4)
     (both.root / "broken").unlink()
     both.case_lines(toy_case("new"), first, *others)
-    both.run_toy(RESUME).assert_outcomes(passed=6)
-    files = {name: record["packbench"]["file"] for name, record in both.records().items()}
-    assert files == {name: f"{MANY}:{number}" for number, name in enumerate(("new", *"abcde"), 1)}
-    assert {row["case_id"]: row["file"] for row in both.report()["packbench"]["cases"]} == files
+    ended(both.run_toy(RESUME), 0, passed=6)
+    files = {name: f"{MANY}:{number}" for number, name in enumerate(("new", *"abcde"), 1)}
+    assert {name: record["packbench"]["file"] for name, record in both.records().items()} == files
+    assert {row["case_id"]: row["file"] for row in both.document()["cases"]} == files
 
 
 DYING = """
@@ -296,16 +285,13 @@ def test_trials_that_a_killed_worker_had_finished_are_kept(project: Project, mod
         model.run(project, *options, *more, target="mine:verify")
         assert verdicts_by_case(project) == {"dies": ["passed", "passed", "error"], "lives": ["passed"] * 3}
     (project.root / "fixed").touch()
-    model.run(project, *options, RESUME, target="mine:verify").assert_outcomes(passed=2)
+    ended(model.run(project, *options, RESUME, target="mine:verify"), 0, passed=2)
     assert called_cases(project) == ["dies"] * 5 + ["lives"] * 3
     assert len(project.lines("records.jsonl")) == 6
 
 
-def test_a_full_disk_is_one_line_and_leaves_no_torn_file(project: Project) -> None:
-    for number in range(4):
-        project.case(f"case_{number}")
-    # the limit is lifted between the runs: coverage writes a file at the end
-    code = """
+# the limit is lifted between the runs: coverage writes a file at the end
+FULL_DISK = """
 import resource, signal, pytest
 import pytest_packbench.pytest_plugin.session, pytest_packbench.reports.story
 signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
@@ -315,22 +301,26 @@ for most in (150, 700, 2000, 6000):
     resource.setrlimit(resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
     print("exit code", most, int(code), flush=True)
 """
+
+
+def test_a_full_disk_is_one_line_and_leaves_no_torn_file(project: Project) -> None:
+    project.cases("a", "b", "c", "d")
     # a file cut short must not be taken for a compiled module later
-    command = [sys.executable, "-B", "-c", code]
-    ended = subprocess.run(command, cwd=project.root, capture_output=True, text=True, check=False)
-    assert "Traceback" not in ended.stdout + ended.stderr
-    output = ended.stdout
-    for most in (150, 700, 2000, 6000):
-        run, found, output = output.partition(f"exit code {most} {int(pytest.ExitCode.TESTS_FAILED)}\n")
-        assert found, ended.stdout
+    command = [sys.executable, "-B", "-c", FULL_DISK]
+    output = subprocess.run(command, cwd=project.root, capture_output=True, text=True, check=False)
+    assert "Traceback" not in output.stdout + output.stderr
+    parts = re.split(r"exit code (\d+) 1\n", output.stdout)
+    assert parts[1::2] == ["150", "700", "2000", "6000"]
+    for most, run in zip(parts[1::2], parts[::2], strict=False):
         errors = [line for line in run.splitlines() if "File too large" in line]
         assert errors, run
         assert all(line.startswith("packbench: ") for line in errors)
-        for path in (project.root / f"most{most}").rglob("*.jsonl"):
+        folder = project.root / f"most{most}"
+        for path in folder.rglob("*.jsonl"):
             assert all(json_lines(path))
-        if any((project.root / f"most{most}").glob("toy/*/")):
-            project.run_toy(RESUME, f"--packbench-output=most{most}").assert_outcomes(passed=4)
-            assert len(list((project.root / f"most{most}").rglob("records.jsonl"))) == 1
+        if any(folder.glob("toy/*/")):
+            ended(project.run_toy(RESUME, f"--packbench-output=most{most}"), 0, passed=4)
+            assert len(list(folder.rglob("records.jsonl"))) == 1
 
 
 def test_only_trials_with_errors_are_repeated(project: Project, model: Model) -> None:
@@ -348,19 +338,16 @@ def test_only_trials_with_errors_are_repeated(project: Project, model: Model) ->
 
     model.handler = refuse_the_second
     options = ("--packbench-trials=3", "--packbench-concurrency=1")
-    model.run(project, *options).assert_outcomes(errors=1, failed=1)
-    assert len(model.requests) == 6
-    model.run(project, *options, RESUME).assert_outcomes(passed=1, failed=1)
+    ended(model.run(project, *options), 1, errors=1, failed=1)
+    ended(model.run(project, *options, RESUME), 1, passed=1, failed=1)
     assert len(model.requests) == 7
-    refused = model.run(project, "--packbench-trials=2", RESUME)
-    assert refused.ret == pytest.ExitCode.USAGE_ERROR
-    refused.stderr.fnmatch_lines(["*can't be resumed: trials changed (from 3 to 2); *"])
-    attempts = [(one["packbench"]["case_id"], one["packbench"]["trial"]) for one in project.lines("records.jsonl")]
+    ended(model.run(project, "--packbench-trials=2", RESUME), 4, "*can't be resumed: trials changed (from 3 to 2); *")
+    records = [one["packbench"] for one in project.lines("records.jsonl")]
+    attempts = [(one["case_id"], one["trial"]) for one in records]
     assert attempts == [(case, trial) for case in ("case_00", "case_01") for trial in range(3)]
-    report = project.report()["packbench"]
+    report = project.document()
     spent, costs = report["run"]["settings"]["spent"], [row["cost_usd"] for row in report["cases"]]
-    assert (spent["calls"], len(costs), min(costs) > 0) == (7, 6, True)
-    assert [one["packbench"]["cost_usd"] for one in project.lines("records.jsonl")] == costs
+    assert (spent["calls"], [one["cost_usd"] for one in records], min(costs) > 0) == (7, costs, True)
     assert sum(costs) == pytest.approx(spent["cost"])
 
 
@@ -402,13 +389,7 @@ def run_killed(project: Project, cases: int, chains: dict[str, list[str]], *opti
 def records_of_run(folder: Path) -> Any:
     """Return the records of the only run in a folder, without what differs from run to run."""
     (run,) = (path for path in (folder / "toy").iterdir() if path.is_dir())
-    assert {path.name for path in run.iterdir()} == {
-        "report.html",
-        "report.json",
-        "records.jsonl",
-        "payloads.jsonl",
-        "summary.md",
-    }
+    assert {path.name for path in run.iterdir()} == RUN_FILES
     records = json_lines(run / "records.jsonl")
     rows = json.loads((run / "report.json").read_text("utf-8"))["packbench"]["cases"]
     assert [row["test_id"] for row in rows] == [record["test_id"] for record in records]
@@ -417,20 +398,10 @@ def records_of_run(folder: Path) -> Any:
 
 
 def test_a_run_killed_at_any_moment_is_resumed_to_the_records_of_a_whole_run(project: Project) -> None:
-    whole: list[str] = []
-    chains = {"out_whole": whole} | {f"out_{number}": [moment] for number, moment in enumerate(MOMENTS)}
-    sessions = run_killed(project, 4, chains)
+    chains = {f"out_{number}": [moment] for number, moment in enumerate(MOMENTS)}
+    sessions = run_killed(project, 4, {"out_whole": [], **chains})
     assert [session["moment"] for session in sessions if session["moment"] and not session["killed"]] == []
     expected = records_of_run(project.root / "out_whole")
     assert len(expected) == 4
     for output, moments in chains.items():
         assert records_of_run(project.root / output) == expected, moments
-
-
-def test_a_run_of_workers_killed_again_and_again_is_resumed(project: Project) -> None:
-    moments = ["call:1", "call:2", "file:4", "call:1"]
-    sessions = run_killed(project, 20, {"out_killed": moments, "out_whole": []}, "-n", "2")
-    assert [session["killed"] for session in sessions] == [True] * 4 + [False] * 2
-    records = records_of_run(project.root / "out_killed")
-    assert len(records) == 20
-    assert records == records_of_run(project.root / "out_whole")
