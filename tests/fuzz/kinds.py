@@ -120,7 +120,6 @@ AUTHORED = (
                 "|conditions/pack/name)"
             ),
             f"validate {RECORDING}": "/cassette_version",
-            f"lint {SUITE}": "",
         },
         names=r"\ba\b",
         valid=cassette_of("a"),

@@ -145,7 +145,9 @@ def call(arguments: list[str]) -> Reading:
         code = None
         err.write(traceback.format_exc())
     printed, said = (each.buffer.getvalue().decode() for each in (out, err))
-    messages = [line for line in (said + (printed if arguments[0] == "validate" else "")).splitlines() if line]
+    messages = [
+        line for line in (said + (printed if arguments[0] in {"import", "validate"} else "")).splitlines() if line
+    ]
     return Reading(code, _VOLATILE.sub("-", printed), f"{printed}\n{said}", messages)
 
 
