@@ -1,344 +1,279 @@
-"""Run all measurements, each with a reference in the same run, and write them to `docs/performance.md`.
+"""Measure what the plugin costs, each scenario against a yardstick in the same run.
 
-    python -m benchmarks [--minutes N] [--dry]
+    python -m benchmarks NAME ... [--rounds N] [--cases N] [--commit COMMIT]
 
-Run it from the repository, with the extra `dev` installed. Measurements that do not fit into the minutes (10 by
-default) are left out and named. `--dry` does not change the page.
+The commands of a scenario run in turn (A, B, A, B), and the fastest of each is shown: CPU time of the child (user and
+system), the ratio to the yardstick, which is the row before it with the ratio 1.00, peak memory and wall clock. Run it
+from the repository, with the extra `dev` installed. `start`, `unused` and `others` build the wheel and make fresh
+environments. Without a name, the scenarios are listed.
 """
 
 from __future__ import annotations
 
 import argparse
+import io
 import os
+import platform
+import subprocess
 import sys
+import tarfile
 import tempfile
-import time
-from dataclasses import dataclass, field
-from importlib.util import find_spec
+from importlib.metadata import version
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
-from benchmarks import agentdojo, cores, html_page, live, overhead, report, shards, start, unused
-from benchmarks.page import PAGE, Row, describe_budget, facts, table, write_table
+from benchmarks import agentdojo, projects
+from benchmarks.measure import HOME, REPORT, Command, new_environment, pytest_words, rounds, used, wheel
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Sequence
 
-HOME = Path(__file__).resolve().parent.parent
-ROUNDS = 3
-ROUNDS_OF = {1_000: 7, 10_000: 1}
-"""Rounds by the number of cases: short measurements vary most."""
-
-UNUSED_ROUNDS = 100
-START_ROUNDS = 15
-FILES = 250
-"""The wheel has fewer files."""
-
-RECORDS = 1_000_000
-RUST_SECONDS = 1.1
-"""CPU seconds of the Rust reader for the same number of records, on the machine that the budgets refer to."""
-
-GENERIC_CASES = 10_000
-PEAK_CASES = 1_000
-LATENCY = 0.2
-LIVE_CASES = 1000
-AT_ONCE = 64
-ALSO_AT_ONCE = (8, 256)
-SHARE = 0.95
-FASTER = 1.6
-FOR_REPORT_S = 80
-FOR_SHARDS_S = 60
-FOR_REST_S = 150
-"""Seconds that must be left: for the larger size, and for the measurements after the largest."""
+HERE = sys.executable
+JSON_REPORT = ("--json-report", "--json-report-file=report.json")
+SUITE = "--packbench-suite=toy"
+COMMAND = ("-m", "pytest_packbench")
+COMPILED = {"compiled": None, "PYTHONDONTWRITEBYTECODE=1": "1"}
+OTHERS = {
+    "pytest-evals": (
+        "test_labels.py",
+        projects.PYTEST_EVALS,
+        ("-m", "pytest", "-q", "-p", "no:cacheprovider", "--run-eval"),
+    ),
+    "deepeval": ("test_labels.py", projects.DEEPEVAL, ("-m", "pytest", "-q", "-p", "no:cacheprovider")),
+    "inspect-ai": (
+        "labels.py",
+        projects.INSPECT,
+        ("-m", "inspect_ai", "eval", "labels.py", "--model", "mockllm/model", "--display", "none"),
+    ),
+}
+"""Each tool with its file and its command; all read `cases.jsonl`, and write what they write without an option."""
+QUIET = {"DEEPEVAL_TELEMETRY_OPT_OUT": "YES", "PYTEST_DISABLE_PLUGIN_AUTOLOAD": None}
 
 
-@dataclass(slots=True)
-class Session:
-    """The measurements so far.
+class Scenario(NamedTuple):
+    """What can be measured.
 
     Attributes:
-        minutes: the time limit of all measurements.
-        begun: monotonic clock at the start, seconds.
-        overheads: the trivial case, by size and by whether there is a JSON report.
+        about: what it is, in a line.
+        prepare: writes what it needs in an empty folder, and returns its commands.
+        rounds: how often they run.
     """
 
-    minutes: float
-    begun: float = field(default_factory=time.monotonic)
-    overheads: dict[tuple[int, bool], overhead.Overhead] = field(default_factory=dict)
+    about: str
+    prepare: Callable[[Path, argparse.Namespace], list[Command]]
+    rounds: int = 5
 
-    @property
-    def left(self) -> float:
-        """The remaining seconds."""
-        return self.begun + 60 * self.minutes - time.monotonic()
+
+def start(folder: Path, _: argparse.Namespace) -> list[Command]:
+    """One case of a generic suite, and a test that does nothing, in a fresh environment with the wheel."""
+    python, commands = new_environment(folder / "env", f"{wheel(folder)}[generic]"), []
+    empty, one = projects.no_op(folder / "empty", 1), projects.generic(folder / "one", 1)
+    for name, value in COMPILED.items():
+        yardstick, variables = f"an empty test, {name}", {"PYTHONDONTWRITEBYTECODE": value}
+        words = [*pytest_words(python, *REPORT), *JSON_REPORT]
+        commands.append(Command(yardstick, words, empty, variables))
+        words = [*pytest_words(python, "packbench", *REPORT), SUITE]
+        commands.append(Command(f"one case, {name}", words, one, variables, yardstick, limit=1.5))
+    return commands
+
+
+def unused(folder: Path, _: argparse.Namespace) -> list[Command]:
+    """An empty test in an environment with what the plugin requires, and in one with the plugin too."""
+    built = wheel(folder)
+    required = [text for text in _requirements() if ";" not in text]
+    empty, words, auto = (
+        projects.no_op(folder / "empty", 1),
+        ("-m", "pytest", "-q", "-p", "no:cacheprovider"),
+        {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": None},
+    )
+    without = Command("without the plugin", [new_environment(folder / "without", *required), *words], empty, auto)
+    ours = [new_environment(folder / "with", built), *words]
+    return [without, Command("with it, unused", ours, empty, auto, without.name, most_ms=5)]
+
+
+def cases(folder: Path, options: argparse.Namespace) -> list[Command]:
+    """So many generic cases, and as many tests that do nothing, with a JSON report."""
+    words = [*pytest_words(HERE, *REPORT), *JSON_REPORT]
+    plain = Command("tests that do nothing", words, projects.no_op(folder / "plain", options.cases))
+    suite = projects.generic(folder / "suite", options.cases)
+    own = [*pytest_words(HERE, "packbench", *REPORT), SUITE]
+    return [plain, Command("generic cases", own, suite, against=plain.name, limit=1.44, most=55)]
+
+
+def others(folder: Path, options: argparse.Namespace) -> list[Command]:
+    """The same cases with an exact label in other tools, each in an environment of its own."""
+    python = new_environment(folder / "own", f"{wheel(folder)}[generic]")
+    words = [*pytest_words(python, *REPORT), *JSON_REPORT]
+    plain = Command("tests that do nothing", words, projects.no_op(folder / "plain", options.cases))
+    suite = projects.labels(folder / "packbench", options.cases, "conftest.py", projects.LABELS)
+    own = [*pytest_words(python, "packbench", *REPORT), SUITE]
+    commands = [plain, Command("packbench", own, suite, against=plain.name)]
+    for name, (file, test, arguments) in OTHERS.items():
+        if options.only and name not in options.only:
+            continue
+        place = projects.labels(folder / name, options.cases, file, test)
+        try:
+            python = new_environment(folder / f"{name}-env", name)
+        except subprocess.CalledProcessError:
+            print(f"{name} can't be installed here")
+            continue
+        commands.append(Command(name, [python, *arguments], place, QUIET, plain.name))
+    return commands
+
+
+def commit(folder: Path, options: argparse.Namespace) -> list[Command]:
+    """The same commands by the package of a commit, and by that of this checkout."""
+    git = ["git", "archive", options.commit, "pytest_packbench"]
+    packed = subprocess.run(git, cwd=HOME, capture_output=True, check=True)
+    with tarfile.open(fileobj=io.BytesIO(packed.stdout)) as archive:
+        archive.extractall(folder / "old", filter="data")
+    commands = []
+    for name, number in (("one case", 1), (f"{options.cases:,} cases", options.cases)):
+        for which, path in ((options.commit, folder / "old"), ("this checkout", HOME)):
+            place = projects.generic(folder / which.replace("/", "_") / str(number), number)
+            words = [*pytest_words(HERE, "pytest_packbench.plugin", *REPORT), SUITE]
+            against = "" if path != HOME else f"{name}, {options.commit}"
+            commands.append(Command(f"{name}, {which}", words, place, {"PYTHONPATH": str(path)}, against))
+    return commands
+
+
+def replay(_: Path, __: argparse.Namespace) -> list[Command]:
+    """Calls that the gateway replays, with the work of their client, and the same command without them."""
+    calls, words = 1000, [HERE, "-m", "benchmarks.calls"]
+    none = Command("no call", [*words, "0"], HOME)
+    many = Command("1,000 replayed calls", [*words, str(calls)], HOME, against=none.name, per=calls, most_ms=1.5)
+    return [none, many]
+
+
+def page(folder: Path, options: argparse.Namespace) -> list[Command]:
+    """The page of a run, which a second report writes, and a report without it."""
+    run = _ran(folder, options.cases)
+    words = [HERE, *COMMAND, "report", str(run)]
+    print(f"the page of {options.cases:,} cases: {(run / 'report.html').stat().st_size / 1e6:.2f} MB")
+    plain = Command("packbench report", words, folder)
+    return [plain, Command("with its page", [*words, "--html=page.html"], folder, against=plain.name)]
+
+
+def report(folder: Path, options: argparse.Namespace) -> list[Command]:
+    """Reading many records, and parsing the same lines."""
+    lines = (_ran(folder, 1000) / "records.jsonl").read_text("utf-8").splitlines(keepends=True)
+    with (folder / "records.jsonl").open("w", encoding="utf-8") as file:
+        for number in range(options.cases // 10):
+            file.writelines(line.replace("case_000", f"case_{number:03}") for line in lines[:1000])
+    parse = "import json, sys\nfor line in open(sys.argv[1], 'rb'): json.loads(line)"
+    plain = Command(f"json.loads of {100 * options.cases:,} records", [HERE, "-c", parse, "records.jsonl"], folder)
+    words = [HERE, *COMMAND, "report", "records.jsonl"]
+    return [plain, Command("packbench report", words, folder, against=plain.name, most=200, codes=(0, 1))]
+
+
+def merge(folder: Path, options: argparse.Namespace) -> list[Command]:
+    """Merging two shards, and running all of their cases in one process."""
+    project = projects.generic(folder / "suite", options.cases)
+    words, runs = [*pytest_words(HERE, "packbench", *REPORT), SUITE], []
+    for number in (1, 2):
+        used(Command("", [*words, f"--packbench-shard={number}/2", f"--packbench-output={number}"], project))
+        runs += [str(path.parent) for path in project.glob(f"{number}/toy/*/report.json")]
+    whole = Command("all cases", words, project)
+    merged = [HERE, *COMMAND, "merge", *runs, "--output", "merged"]
+    return [whole, Command("merge of two shards", merged, project, against=whole.name)]
+
+
+def workers(folder: Path, options: argparse.Namespace) -> list[Command]:
+    """A target that computes for some 20 ms, in one process and in two: see the wall clock."""
+    project = projects.generic(folder / "suite", options.cases, projects.WORKING)
+    words = [*pytest_words(HERE, "packbench", *REPORT), SUITE]
+    one = Command("one process", words, project)
+    return [one, Command("-n 2", [*words, "-p", "xdist", "-n", "2"], project, against=one.name)]
+
+
+def live(folder: Path, options: argparse.Namespace) -> list[Command]:
+    """A target that waits for 0.2 s, 64 at once; its wall clock is at least 3.2 s for 1,000 cases."""
+    words = [*pytest_words(HERE, "packbench", *REPORT), SUITE]
+    recorded = Command("fixture mode", words, projects.generic(folder / "recorded", options.cases))
+    place = projects.generic(folder / "live", options.cases, "\n")
+    more = ("--packbench-mode=live", "--packbench-concurrency=64", "--packbench-target=pipeline:wait")
+    return [recorded, Command("live, 64 at once", [*words, *more], place, against=recorded.name)]
+
+
+def tariff(folder: Path, _: argparse.Namespace) -> list[Command]:
+    """The tariff suite that comes with the package, with its controls, and a test that does nothing."""
+    plain = Command("an empty test", [*pytest_words(HERE, *REPORT), *JSON_REPORT], projects.no_op(folder / "plain", 1))
+    words = [
+        *pytest_words(HERE, "packbench", *REPORT),
+        "--packbench-suite=tariff",
+        f"--packbench-output={folder / 'out'}",
+    ]
+    return [plain, Command("the tariff suite", words, HOME, against=plain.name, per=318, most_ms=3)]
+
+
+SCENARIOS = {
+    "start": Scenario("one case against an empty test, compiled and without bytecode", start, 10),
+    "unused": Scenario("a run that does not use the plugin", unused, 40),
+    "cases": Scenario("generic cases against tests that do nothing", cases),
+    "others": Scenario("the same cases in pytest-evals, deepeval and inspect-ai", others, 2),
+    "commit": Scenario("the package of a commit against this checkout", commit),
+    "replay": Scenario("a call that the gateway replays", replay),
+    "page": Scenario("writing the page of a run", page),
+    "report": Scenario("packbench report on many records", report, 2),
+    "merge": Scenario("merging two shards", merge),
+    "workers": Scenario("two workers of pytest-xdist", workers, 2),
+    "live": Scenario("a live run, 64 at once", live, 2),
+    "tariff": Scenario("the tariff suite", tariff),
+}
+
+
+def _ran(folder: Path, number: int) -> Path:
+    """Run a generic suite of so many cases once; return the folder of the run."""
+    project = projects.generic(folder / "suite", number)
+    used(Command("", [*pytest_words(HERE, "packbench", *REPORT), SUITE], project))
+    (run,) = (path.parent for path in project.glob("reports/benchmarks/toy/*/report.json"))
+    return run
+
+
+def _requirements() -> list[str]:
+    import tomllib
+
+    return list(tomllib.loads((HOME / "pyproject.toml").read_text("utf-8"))["project"]["dependencies"])
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Measure, print, and write the page."""
-    parser = argparse.ArgumentParser(prog="python -m benchmarks", description="all measurements")
-    parser.add_argument("--minutes", type=float, default=10, help="time limit in minutes (default 10)")
-    parser.add_argument("--dry", action="store_true", help=f"do not change {PAGE.relative_to(HOME)}")
-    arguments = parser.parse_args(argv)
-    session, before = Session(arguments.minutes), os.getloadavg()[0]
-    rows: list[Row] = []
-    for measure in (
-        _unused,
-        _start,
-        _trivial,
-        _large,
-        _tariff,
-        _html_page,
-        _agentdojo,
-        _live,
-        _cores,
-        _report,
-        _shards,
-    ):
-        for row in measure(session):
-            print(f"{(time.monotonic() - session.begun):4.0f} s  {' | '.join(row)}", flush=True)
-            rows.append(row)
-    minutes = (time.monotonic() - session.begun) / 60
-    text = f"{facts((before, os.getloadavg()[0]), minutes)}\n\n{table(rows)}"
-    print(f"\n{text}")
-    if not arguments.dry:
-        write_table(text)
-    return 0
-
-
-def _unused(_: Session) -> Iterator[Row]:
-    found = unused.measure(UNUSED_ROUNDS)
-    here, newer = found.here, found.newer
-    yield Row(
-        "files in the wheel",
-        str(found.wheel),
-        f"{found.installed} in the list of an installation by pip, which compiles the modules",
-        f"under {FILES}",
-        describe_budget(found.wheel, FILES - 1, why="Each module is a file."),
+    """Measure what is named, and print tables."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks", description="what the plugin costs")
+    parser.add_argument("names", nargs="*", metavar="NAME")
+    parser.add_argument(
+        "--rounds", type=int, help="how often each command runs, after a first time that does not count"
     )
-    yield Row(
-        "a run without suites: cost of the installed plugin",
-        f"{here.both:+.1f} ms CPU: {here.ours:+.1f} ms the plugin, {here.listed:+.1f} ms its list of files",
-        f"the run itself, pytest loaded, {here.alone:.0f} ms; the required plugins {here.required:+.1f} ms",
-        "5 ms",
-        describe_budget(here.both, 5, why="pytest reads the list of files and the metadata of each plugin."),
+    parser.add_argument("--cases", type=int, default=1000, help="how many cases (default 1000)")
+    parser.add_argument(
+        "--commit", default="HEAD", help="for commit: what this checkout is compared with (default HEAD)"
     )
-    if newer is not None:
-        yield Row(
-            f"the same on CPython {unused.NEWER}",
-            f"{newer.both:+.1f} ms CPU: {newer.ours:+.1f} ms the plugin, {newer.listed:+.1f} ms its list of files",
-            f"the run itself, pytest loaded, {newer.alone:.0f} ms; the required plugins {newer.required:+.1f} ms",
-            "",
-            "Not judged: there, each file of the list is looked up on the disk.",
-        )
-
-
-def _start(_: Session) -> Iterator[Row]:
-    found = start.measure(START_ROUNDS)
-    yield Row(
-        "one case of a generic suite, whole command, against one empty test",
-        f"{found.time:.2f} x the CPU ({found.ours.seconds:.2f} s), {found.ours.mebibytes:.0f} MiB",
-        f"one empty test with the JSON report {found.no_op.seconds:.2f} s, {found.no_op.mebibytes:.0f} MiB",
-        "1.5 x",
-        describe_budget(found.time, 1.5, why="Importing pydantic alone takes a third of an empty test."),
-    )
-
-
-def _trivial(session: Session) -> Iterator[Row]:
-    for cases in overhead.SIZES:
-        for reported in (True, False):
-            large = cases == max(overhead.SIZES)
-            by_hand = reported and not large
-            found = overhead.measure(cases, reported=reported, rounds=ROUNDS_OF[cases], by_hand=by_hand)
-            session.overheads[cases, reported] = found
-            yield _overhead(found)
-
-    found = overhead.measure(GENERIC_CASES, reported=True, rounds=ROUNDS, generic=True)
-    yield _overhead(found, "a case of the generic pack")
-    found = overhead.measure(PEAK_CASES, reported=True, rounds=ROUNDS, generic=True)
-    yield Row(
-        f"the peak memory of the generic pack, {PEAK_CASES:,} cases, with the JSON report",
-        f"{found.peaks.ours:.1f} MiB",
-        f"a parametrized no-op {found.peaks.no_op:.1f} MiB",
-        "60 MiB",
-        describe_budget(found.peaks.ours, 60),
-    )
-
-
-def _overhead(found: overhead.Overhead, what: str = "a trivial case") -> Row:
-    plain, ours = (overhead.each_case(found, usage) for usage in (found.no_op, found.ours))
-    beside = f"a parametrized no-op {plain[0]:.0f} µs, {plain[1]:.1f} KiB"
-    by_hand = found.by_hand
-    why = "Each case is a file of its own."
-    if by_hand is not None:
-        share = by_hand.seconds / found.no_op.seconds
-        beside += f"; a collector of 20 lines {share:.2f} x"
-        why = f"Each case is a file: a collector of 20 lines without checks and records takes {share:.2f} x."
-    time_verdict = describe_budget(found.time, 1.3, limit=1.5, why=why)
-    memory_verdict = describe_budget(found.memory, 2, why="Results and records stay in memory for the reports.")
-    return Row(
-        f"{what}, {found.cases:,} cases, {'with' if found.reported else 'without'} the JSON report",
-        f"{found.time:.2f} x the CPU ({ours[0]:.0f} µs), {found.memory:.2f} x the memory ({ours[1]:.1f} KiB)",
-        beside,
-        "1.3 x (limit 1.5 x); memory 2 x" if found.reported else "",
-        f"CPU: {time_verdict} Memory: {memory_verdict}" if found.reported else "Not judged.",
-    )
-
-
-def _command(name: str) -> tuple[overhead.Usage, int]:
-    """Run a suite of the repository as a whole command; return the number of its items as well."""
-    with tempfile.TemporaryDirectory() as folder:
-        command = [*overhead.pytest_command("packbench", *overhead.REPORT), f"--packbench-suite={name}"]
-        usages = [overhead.used(HOME, [*command, f"--packbench-output={folder}"]) for _ in range(ROUNDS)]
-        lines = [path.read_bytes().count(b"\n") for path in Path(folder).rglob("*.jsonl") if path.stem != "payloads"]
-    return sorted(usages)[ROUNDS // 2], sum(lines) // ROUNDS
-
-
-def _tariff(_: Session) -> Iterator[Row]:
-    # controls are items as well, and have lines of their own
-    usage, items = _command("tariff")
-    most = 1 + 0.003 * items
-    why = "Includes start-up, imports and loading the schedule."
-    yield Row(
-        f"the tariff suite, whole command, {items} items",
-        f"{usage.seconds:.2f} CPU s, {usage.mebibytes:.0f} MiB",
-        "1 CPU s plus 3 ms per item",
-        f"{most:.2f} CPU s",
-        describe_budget(usage.seconds, most, why=why),
-    )
-
-
-def _html_page(_: Session) -> Iterator[Row]:
-    for found in html_page.measure(ROUNDS):
-        with_exchanges = found.suite == "tariff"
-        content = "with their recordings" if with_exchanges else "of the generic pack"
-        verdict = describe_budget(found.size, html_page.MOST_BYTES, why="Recordings compress less than planned.")
-        yield Row(
-            f"the page of a run, {found.cases:,} cases {content}",
-            f"{found.size / 1e6:.2f} MB, {found.write_s:.2f} CPU s to write; in a browser "
-            f"{html_page.seconds(found.open_s)} to open, {html_page.seconds(found.filter_s)} to filter",
-            f"files of the suite {found.plain / 1e6:.1f} MB",
-            "2 MB" if with_exchanges else "",
-            verdict if with_exchanges else "Not judged.",
-        )
-
-
-def _agentdojo(_: Session) -> Iterator[Row]:
-    what, budget = "AgentDojo, all 949 pairs, scripted agent, whole command", "30 CPU s"
-    if find_spec("agentdojo") is None:
-        yield Row(what, "not measured", "", budget, "The extra `agentdojo` is not installed here.")
-        return
-    control = agentdojo.CONTROLS[0]
-    with tempfile.TemporaryDirectory() as folder:
-        agentdojo.prepare(Path(folder), [control])
-        ran = agentdojo.run(Path(folder), control)
-    if ran.wrong:
-        raise SystemExit(ran.wrong)
-    landed = f"{control.landed} attacks land, as published"
-    yield Row(what, f"{ran.cpu:.1f} CPU s", landed, budget, describe_budget(ran.cpu, agentdojo.BUDGET_S))
-
-
-def _live(_: Session) -> Iterator[Row]:
-    with tempfile.TemporaryDirectory() as folder, live.serving(LATENCY) as url:
-        many = Path(folder, "many")
-        live.prepare(many, LIVE_CASES, LATENCY)
-        for at_once in (AT_ONCE, *ALSO_AT_ONCE):
-            found = live.best(many, "post", url, at_once, ROUNDS if at_once >= AT_ONCE else 1)
-            ideal = LIVE_CASES * LATENCY / at_once
-            share = ideal / found.calls
-            missed = f"Missed by {SHARE - share:.1%} of the rate: see the load."
-            judgement = "Met." if share >= SHARE else missed
-            yield Row(
-                f"live: {LIVE_CASES:,} cases, a server with {LATENCY * 1000:.0f} ms latency, {at_once} at once",
-                f"{share:.1%} of the ideal rate, {found.cpu:.2f} CPU s, {found.mebibytes:.0f} MiB",
-                f"ideal {ideal:.2f} s; all calls {found.calls:.2f} s, the whole command {found.wall:.2f} s",
-                "95 %" if at_once == AT_ONCE else "",
-                judgement if at_once == AT_ONCE else "Not judged.",
+    parser.add_argument("--only", action="append", help="for others: only this tool (repeat)")
+    options = parser.parse_args(argv)
+    unknown = {*options.names} - {*SCENARIOS, "agentdojo"}
+    if unknown:
+        parser.error(f"unknown: {', '.join(sorted(unknown))}; expected some of {', '.join(SCENARIOS)}, agentdojo")
+    if not options.names:
+        print("\n".join(f"{name:10} {scenario.about}" for name, scenario in SCENARIOS.items()))
+        print("agentdojo  all pairs of AgentDojo with scripted agents: the published counts")
+        return 0
+    versions = ", ".join(f"{name} {version(name)}" for name in ("pytest", "pytest-json-report", "pydantic"))
+    load = os.getloadavg()[0]
+    machine = f"{os.cpu_count()} processors ({platform.machine()}), Python {platform.python_version()}"
+    print(f"{machine}, {versions}, load {load:.1f}")
+    wrong = 0
+    for name in options.names:
+        print(f"\n**{name}**\n")
+        if name == "agentdojo":
+            wrong += agentdojo.main()
+            continue
+        with tempfile.TemporaryDirectory() as folder:
+            commands = SCENARIOS[name].prepare(Path(folder), options)
+            print(
+                "| command | CPU ms | ratio | beyond it | MiB | wall s | limits |\n|---|---:|---:|---:|---:|---:|---|"
             )
-
-
-def _cores(_: Session) -> Iterator[Row]:
-    found = cores.measure(cores.CASES, ROUNDS - 1)
-    ratio = found.one / found.two
-    why = "Each worker starts and collects separately, and two workers need both processors: see the load."
-    yield Row(
-        f"`-n 2` on a CPU-bound target, {cores.CASES} cases, wall clock",
-        f"{ratio:.2f} x faster ({found.two:.1f} s)",
-        f"one process {found.one:.1f} s",
-        "1.6 x",
-        "Met." if ratio >= FASTER else f"Missed by {1 - ratio / FASTER:.0%}. {why}",
-    )
-
-
-def _report(session: Session) -> Iterator[Row]:
-    records = RECORDS if session.left > FOR_REPORT_S else RECORDS // 10
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / "records.jsonl"
-        report.write_records(path, records, own=False)
-        plain = report.measure([sys.executable, "-c", report.PARSE_ONLY, str(path)], 1)
-        ours = report.measure([sys.executable, "-m", "pytest_packbench", "report", str(path)], 1)
-    most = 8 * RUST_SECONDS * records / RECORDS
-    why = "The Rust reader is not part of this run: its time was measured on an idle machine."
-    verdicts = f"CPU: {describe_budget(ours[0], most, why=why)} Memory: {describe_budget(ours[1], 200)}"
-    yield Row(
-        f"`packbench report` on {records:,} records",
-        f"{ours[0] / plain[0]:.2f} x the CPU ({ours[0]:.1f} s), {ours[1]:.0f} MiB",
-        f"`json.loads` on the same lines {plain[0]:.1f} s",
-        f"{most:.1f} CPU s (8 x the Rust reader); 200 MiB",
-        verdicts,
-    )
-
-
-def _shards(session: Session) -> Iterator[Row]:
-    sizes = shards.CASES if session.left > FOR_SHARDS_S else shards.CASES[:1]
-    merged: list[shards.ShardCosts] = []
-    for cases in sizes:
-        found = shards.measure(cases, shards.SHARDS)
-        merged.append(found)
-        yield Row(
-            f"{cases:,} cases in {shards.SHARDS} shards",
-            f"one shard {found.shard.seconds:.1f} CPU s, {found.shard.mebibytes:.0f} MiB; "
-            f"the merge of all {found.merge.seconds:.1f} CPU s, {found.merge.mebibytes:.0f} MiB",
-            f"selecting the cases of a shard {found.selected.seconds:.1f} CPU s, {found.selected.mebibytes:.0f} MiB",
-            "",
-            "Not judged.",
-        )
-    if len(merged) > 1:
-        yield _slope(merged[0], merged[-1])
-
-
-def _slope(few: shards.ShardCosts, many: shards.ShardCosts) -> Row:
-    more = many.cases - few.cases
-    time_each = (many.merge.seconds - few.merge.seconds) / more
-    memory_each = (many.merge.mebibytes - few.merge.mebibytes) / more
-    shard_each = (many.selected.seconds - few.selected.seconds) / more
-    rest = 1_000_000 - many.cases
-    return Row(
-        f"1,000,000 cases in {shards.SHARDS} shards, from the slope of these two",
-        f"the merge {many.merge.seconds + rest * time_each:.0f} CPU s, "
-        f"{many.merge.mebibytes + rest * memory_each:.0f} MiB",
-        f"selecting the cases of a shard {many.selected.seconds + rest * shard_each:.1f} CPU s",
-        "",
-        "A million cases take longer than ten minutes: see the measurement below.",
-    )
-
-
-def _large(session: Session) -> Iterator[Row]:
-    middle = session.overheads[max(overhead.SIZES), True]
-    needed = 1.4 * (middle.no_op.seconds + middle.ours.seconds) * overhead.LARGE / middle.cases
-    what = f"the same at {overhead.LARGE:,} cases against 1,000"
-    budget = "1.15 x"
-    if session.left < needed + FOR_REST_S:
-        hint = "`python benchmarks/overhead.py --large` measures it, in some minutes."
-        yield Row(what, "not measured: no time left", "", budget, hint)
-        middle_ratio = middle.time / session.overheads[min(overhead.SIZES), True].time
-        what = f"the same at {max(overhead.SIZES):,} cases against 1,000"
-        yield Row(what, f"{middle_ratio:.2f} x", "", budget, describe_budget(middle_ratio, 1.15))
-        return
-    found = overhead.measure(overhead.LARGE, reported=True, rounds=1)
-    yield _overhead(found)
-    ratio = found.time / session.overheads[min(overhead.SIZES), True].time
-    why = "The large size is one round: on a busy machine, the same command varies by up to a third."
-    verdict = describe_budget(ratio, 1.15, why=why)
-    yield Row(what, f"{ratio:.2f} x", f"{found.time:.2f} against {found.time / ratio:.2f}", budget, verdict)
+            for row in rounds(commands, options.rounds or SCENARIOS[name].rounds):
+                print(row, flush=True)
+    return wrong
 
 
 if __name__ == "__main__":

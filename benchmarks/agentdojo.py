@@ -1,10 +1,6 @@
 """Run all 949 pairs of AgentDojo with scripted agents: count the published controls again and measure the cost.
 
-    python benchmarks/agentdojo.py
-    python benchmarks/agentdojo.py guards
-
-The second command runs only the first four lines: the gullible agent behind a guard that withholds everything, without
-a guard, and behind the two guards of the pack.
+    python -m benchmarks agentdojo
 
 Needs the extra `agentdojo`. Each line is one whole command, `pytest --packbench-suite=...`, with its CPU time. Exit
 code 1: a count differs from the published one.
@@ -90,12 +86,11 @@ def main() -> int:
     names = ("agent", "guard", "attack", "pairs", "landed", "user's task done", "attack read", "lost words", "verdicts")
     print("|", " | ".join(names), "| CPU s |")
     print("|---|---|---|---:|---:|---:|---:|---:|---|---:|")
-    controls = CONTROLS[:4] if sys.argv[1:] == ["guards"] else CONTROLS
     wrong: list[str] = []
     with tempfile.TemporaryDirectory() as folder:
         home = Path(folder)
-        prepare(home, controls)
-        for control in controls:
+        prepare(home, CONTROLS)
+        for control in CONTROLS:
             ran = run(home, control)
             print("|", " | ".join(map(str, ran.row)), f"| {ran.cpu:.1f} |", flush=True)
             wrong += [ran.wrong] if ran.wrong else []
@@ -179,7 +174,3 @@ def _command(home: Path, *arguments: str) -> float:
         raise SystemExit(f"{' '.join(arguments)} ended with {ended.returncode}:\n{ended.stdout[-2000:]}{ended.stderr}")
     after = os.times()
     return after.children_user + after.children_system - before.children_user - before.children_system
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -228,11 +228,11 @@ def cycles_line(what: str, found: Sequence[Sequence[str]]) -> str:
 def calls_of_a_case() -> list[str]:
     """Run the case; return the files of the called functions, relative to the package, in order."""
     # a separate module, because the benchmarks start pytest without other plugins
-    from benchmarks.overhead import REPORT, environment, pytest_command
+    from benchmarks.measure import REPORT, environment, pytest_words
 
     with tempfile.TemporaryDirectory() as folder:
         calls_path = Path(folder, "calls.json")
-        plugins = pytest_command("packbench", *REPORT, "benchmarks.walked")
+        plugins = pytest_words(sys.executable, "packbench", *REPORT, "benchmarks.walked")
         ran = subprocess.run(
             [
                 *plugins,
@@ -241,7 +241,7 @@ def calls_of_a_case() -> list[str]:
                 f"--packbench-output={folder}/reports",
             ],
             cwd=HOME,
-            env=environment() | {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"},
+            env=environment({}),
             stdout=subprocess.PIPE,
             text=True,
             check=False,

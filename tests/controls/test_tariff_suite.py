@@ -1,6 +1,6 @@
 """The tariff suite: gold codes are those of the rulings, cassettes are no copies, and every case can fail.
 
-`python benchmarks/controls.py` prints the size of the suite and the numbers of its controls.
+`python -m tests.controls` prints the size of the suite and the numbers of its controls.
 """
 
 from __future__ import annotations

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 import pytest_packbench
-from benchmarks.overhead import write_generic
+from benchmarks.projects import generic
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -70,7 +70,7 @@ def copy(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def ran(copy: Path, tmp_path: Path) -> Callable[..., Path]:
     """Run pytest or a command in a project, on the copy; return the folder of the last run."""
     project = tmp_path / "project"
-    write_generic(project, 1)
+    generic(project, 1)
     rules = project / "storage" / "benchmarks" / "toy" / "suite.yaml"
     rules.write_text("pack: sure\ndescription: a trivial case\n", encoding="utf-8")
     (case,) = project.rglob("case_000000.json")

@@ -1,4 +1,4 @@
-"""Faults that a run survives: the cases that they do not touch keep their verdicts; `benchmarks.faults` has all."""
+"""Faults that a run survives: the cases that they do not touch keep their verdicts; `benchmarks.stress.faults` has all."""
 
 from __future__ import annotations
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from benchmarks import kills
+from benchmarks.stress import kills, session
 from pytest_packbench.model.result import Result
 from pytest_packbench.runs.journal import is_locked, read_journal
 from tests.integration.conftest import json_lines
@@ -27,7 +27,7 @@ BUSY = "\n\ndef pytest_runtest_logfinish(nodeid):\n    time.sleep(60)\n"
 @pytest.fixture(scope="module")
 def bench(tmp_path_factory: pytest.TempPathFactory) -> Iterator[kills.Bench]:
     folder = tmp_path_factory.mktemp("kills") / "project"
-    with kills.Warm() as warm, kills.Bench(folder, warm, cases=CASES) as bench:
+    with session.Warm() as warm, kills.Bench(folder, warm, cases=CASES) as bench:
         yield bench
 
 

@@ -1,7 +1,5 @@
 """Runs under faults: of the disk, the clock, signals, servers, targets, guards and judges.
 
-    python -m benchmarks.faults [--only WORD] [--verbose]
-
 Each run is of a suite of 12 cases, all of which pass where nothing is wrong. Under a fault
 
 - the cases that it does not touch keep their verdicts; the others are errors, or were not run,
@@ -9,16 +7,14 @@ Each run is of a suite of 12 cases, all of which pass where nothing is wrong. Un
 - no traceback of this package is printed, and where a run ends early, a line says what to do,
 - the run is resumed without the fault: it then has the records of a run without one, without times and run ids, and
   answers of the model that it had are not paid for again.
-
-The script `benchmarks/kills.py` kills runs at seeded moments; here the runs are let to live.
 """
 
 from __future__ import annotations
 
-import argparse
 import contextlib
 import json
 import os
+import random
 import re
 import shutil
 import signal
@@ -34,7 +30,7 @@ from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
-from benchmarks.kills import HOME, Warm, _case, without_times
+from benchmarks.stress.session import HOME, KEY, Warm, case, inherited, lines_of, without_times
 from tests.servers.raw import CLOSE, RawServer, chunk, head
 from tests.servers.wire import openai_reply
 
@@ -136,7 +132,7 @@ class Bench:
         self.rules(SUITE)
         (folder / "pytest.ini").write_text("[pytest]\n", encoding="utf-8")
         (folder / "conftest.py").write_text(CONFTEST, encoding="utf-8")
-        pipeline = Path(__file__).with_name("faulty.py").read_text("utf-8")
+        pipeline = Path(__file__).with_name("targets.py").read_text("utf-8")
         (folder / "pipeline.py").write_text(pipeline + JUDGE, encoding="utf-8")
         self.write_cases(range(CASES))
         self._server = RawServer(self._answer)
@@ -161,7 +157,7 @@ class Bench:
 
     def write_cases(self, numbers: Iterable[int], text: str = "question") -> None:
         """Write the cases, all in one file."""
-        cases = [{**_case(number), "input": {"text": f"{text} {number}"}} for number in numbers]
+        cases = [{**case(number), "input": {"text": f"{text} {number}"}} for number in numbers]
         lines = "".join(json.dumps(case) + "\n" for case in cases)
         (self.suite / "cases" / "many.jsonl").write_text(lines, encoding="utf-8")
 
@@ -254,7 +250,7 @@ class Bench:
         (*_, folder) = self.runs(output) or [Path()]
         found = {}
         for name in ("records.jsonl", "errors.jsonl"):
-            for line in _lines(folder / name):
+            for line in lines_of(folder / name):
                 case_id = line["test_id"].rpartition(":")[2]
                 found[int(case_id[5:])] = line.get("kind") or line["packbench"]["verdict"]
         return found
@@ -264,7 +260,7 @@ class Bench:
         (*_, folder) = self.runs(output) or [Path()]
         if not (folder / "report.json").exists() or (folder / "errors.jsonl").exists():
             return f"{folder.name}: {sorted(path.name for path in folder.glob('*'))}"
-        return [without_times(line) for line in _lines(folder / "records.jsonl")]
+        return [without_times(line) for line in lines_of(folder / "records.jsonl")]
 
     def expected(self, target: str, mode: str, **variables: object) -> Any:
         """Return the records of a run without a fault."""
@@ -407,12 +403,12 @@ def ends_early(
     return f"ended after {session.seconds:.0f} s; {CASES - len(resumed.called)} kept"
 
 
-def full_before(bench: Bench, *options: str, mounted: str = "size=64k") -> str:
+def full_before(bench: Bench, *, workers: str = "-n0", mounted: str = "size=64k") -> str:
     """Start a live run where nothing can be written: no model may be called."""
     output = bench.output()
     folder = bench.folder / output
     with _unwritable(folder, mounted):
-        session = bench.run(output, *options, target="ask", mode=LIVE)
+        session = bench.run(output, workers, target="ask", mode=LIVE)
     if session.code != 4 or session.asked or "no model was called" not in session.log:  # noqa: PLR2004 - usage
         raise Wrong(f"exit code {session.code}, asked {len(session.asked)} times: {session.log[-300:]}")
     return "exit code 4, 0 calls"
@@ -445,7 +441,7 @@ def four_runs(bench: Bench) -> str:
     folders = bench.runs(output)
     expected = bench.expected("plain", "fixture")
     whole = [json.loads((path / "report.json").read_bytes())["packbench"]["complete"] for path in folders]
-    records = [[without_times(line) for line in _lines(path / "records.jsonl")] for path in folders]
+    records = [[without_times(line) for line in lines_of(path / "records.jsonl")] for path in folders]
     latest = (bench.folder / output / "faults" / "latest").read_text("utf-8").strip()
     if codes != [0] * 4 or len(folders) != 4 or not all(whole) or latest not in {path.name for path in folders}:  # noqa: PLR2004
         raise Wrong(f"exit codes {codes}, {len(folders)} folders, latest {latest}")
@@ -635,10 +631,6 @@ def _kill(process: int) -> None:
         os.killpg(process, signal.SIGKILL)
 
 
-def _lines(path: Path) -> list[dict[str, Any]]:
-    return [json.loads(line) for line in path.read_text("utf-8").splitlines()] if path.exists() else []
-
-
 def _is_json(path: Path) -> bool:
     try:
         json.loads(path.read_bytes())
@@ -666,8 +658,7 @@ def _until(condition: Callable[[], object]) -> None:
 def _at_once(bench: Bench, output: str, sessions: Sequence[tuple[str, ...]]) -> list[tuple[int, str]]:
     """Run several sessions at the same time; return their exit codes and what they printed."""
     (bench.folder / "called.txt").write_text("", encoding="utf-8")
-    inherited = {name: value for name, value in os.environ.items() if name != "CI"}
-    environment = inherited | bench.environment(output) | {"PYTHONPATH": str(HOME)}
+    environment = inherited() | bench.environment(output) | {"PYTHONPATH": str(HOME)}
     command = [sys.executable, "-m", "pytest", "-pno:cacheprovider"]
     started = [
         subprocess.Popen(
@@ -741,7 +732,7 @@ def rows() -> list[Row]:
     http_ok = bytes(_http(b'{"answer": "ok"}')[0])  # type: ignore[arg-type]  # it is bytes
     table: list[tuple[str, str, Callable[[Bench], str]]] = [
         ("output", "full before a live run", full_before),
-        ("output", "full before a live run, 2 workers", partial(full_before_workers)),
+        ("output", "full before a live run, 2 workers", partial(full_before, workers="-n2")),
         ("output", "read-only before a live run", partial(full_before, mounted="ro")),
         ("output", "full in the middle, live", partial(full, options=(ONE,), at=8, **live)),
         ("output", "full in the middle, live, 8 at once", partial(full, at=8, **live)),
@@ -869,30 +860,22 @@ def rows() -> list[Row]:
     return [Row(*row) for row in table]
 
 
-def full_before_workers(bench: Bench) -> str:
-    """Start a live run with workers where nothing can be written."""
-    return full_before(bench, "-n2")
-
-
 def _stream(*steps: bytes | float) -> Script:
     """Return a script that streams, and does this at one case."""
     return lambda number, _time: steps if number == AT else STREAM
 
 
-def main(argv: Sequence[str] | None = None) -> int:
-    """Have all faults happen and print a table."""
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.faults", description="runs under faults")
-    parser.add_argument("--only", default="", help="faults with this word")
-    arguments = parser.parse_args(argv)
-    begun, wrong = time.monotonic(), 0
-    os.environ.setdefault("OPENAI_API_KEY", "sk-test-faults-0001")
-    print("| at fault | fault | result | seconds |")
-    print("|---|---|---|---:|")
+def run(seed: int, seconds: float, only: str = "") -> int:
+    """Have faults happen in an order of the seed until the time is over; return how many were wrong."""
+    begun, wrong, chosen = time.monotonic(), 0, rows()
+    random.Random(seed).shuffle(chosen)  # noqa: S311 - an order
+    os.environ.setdefault("OPENAI_API_KEY", KEY)
+    print("| at fault | fault | result | seconds |\n|---|---|---|---:|")
     with tempfile.TemporaryDirectory() as folder, Warm() as warm, Bench(Path(folder, "project"), warm) as bench:
-        for row in rows():
-            if arguments.only not in f"{row.group} {row.name}":
-                continue
+        for row in chosen:
             start = time.monotonic()
+            if only not in f"{row.group} {row.name}" or start - begun > seconds:
+                continue
             try:
                 result = row.check(bench)
             except (Wrong, OSError, ValueError) as error:
@@ -900,9 +883,4 @@ def main(argv: Sequence[str] | None = None) -> int:
                 result = f"**wrong**: {error!r}"
                 bench.script = _well
             print(f"| {row.group} | {row.name} | {result} | {time.monotonic() - start:.1f} |", flush=True)
-    print(f"\n{wrong} wrong, {time.monotonic() - begun:.0f} s")
-    return int(wrong > 0)
-
-
-if __name__ == "__main__":
-    sys.exit(main())
+    return wrong

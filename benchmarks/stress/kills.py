@@ -1,10 +1,8 @@
 """Kill runs at seeded moments, resume them, and check that no finished answer is lost and none is made again.
 
-    python -m benchmarks.kills [--count N] [--seed S]
-
-N live runs against a server on loopback, and N runs in fixture mode, each killed with SIGKILL at a moment of its own,
-some of them twice, and then resumed to the end. The runs of each mode take turns: one attempt at a time, eight at once,
-two workers of xdist, and, with a model, record mode. A hook keeps pytest's main thread busy for 0.6 s now and then.
+Live runs against a server on loopback and runs in fixture mode, each killed with SIGKILL at a moment of its own, some
+of them twice, and then resumed to the end. They take turns: one attempt at a time, eight at once, two workers of xdist,
+and, with a model, record mode. A hook keeps pytest's main thread busy for 0.6 s now and then.
 
 An answer is finished when the server has sent it at least 0.3 s before the kill: what was sent later may still have
 been on its way. In fixture mode, it is finished when the target has returned at least 0.1 s before. Then
@@ -12,39 +10,33 @@ been on its way. In fixture mode, it is finished when the target has returned at
 - lost: finished answers that no journal has,
 - twice: answers in a journal that were asked for again,
 - unequal: runs whose records, without times and run ids, differ from those of a run that was never killed.
-
-Pytest runs in processes that are forked from a warm one, each with a process group of its own.
 """
 
 from __future__ import annotations
 
-import argparse
 import contextlib
-import io
 import json
 import os
 import random
 import signal
-import subprocess
 import sys
 import tempfile
 import threading
 import time
 from dataclasses import dataclass, field, replace
-from itertools import count
+from itertools import count, cycle
 from pathlib import Path
-from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
+from benchmarks.stress.session import Warm, case, lines_of, without_times
 from tests.servers.fake import FakeServer
 from tests.servers.wire import openai_reply, parse_request
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
 
     from tests.servers.fake import Received, Reply
 
-HOME = Path(__file__).resolve().parent.parent
 GRACE_S = 0.3
 FIXTURE_GRACE_S = 0.1
 CASES = 48
@@ -73,7 +65,7 @@ async def ask(request, context):
 """
 CONFTEST = """
 import time
-from itertools import count
+from itertools import count, cycle
 
 numbers = count(1)
 
@@ -82,7 +74,6 @@ def pytest_runtest_logreport(report):
     if report.when == "setup":
         time.sleep(0.01 if next(numbers) % 8 else {busy})
 """
-PLUGINS = ("-pno:cacheprovider", "-ppytest_packbench.plugin", "-ppytest_jsonreport.plugin", "-pxdist.plugin")
 
 
 class Variant(NamedTuple):
@@ -144,57 +135,6 @@ class Outcome:
         return not self.lost and not self.twice and self.equal
 
 
-class Warm:
-    """A warm process that starts pytest in forked children."""
-
-    def __enter__(self) -> Self:
-        """Start it."""
-        command = [sys.executable, "-m", "benchmarks.kills", "--warm"]
-        # looking for plugins takes longer than a run
-        # a CI system refuses to record again
-        inherited = {name: value for name, value in os.environ.items() if name != "CI"}
-        environment = {**inherited, "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1", "OPENAI_API_KEY": "sk-test-kills-0001"}
-        pipe = subprocess.PIPE
-        self._session = 0
-        self._process = subprocess.Popen(command, cwd=HOME, stdin=pipe, stdout=pipe, text=True, env=environment)
-        return self
-
-    def __exit__(self, *_raised: object) -> None:
-        """End it."""
-        self._end_session()
-        self._process.communicate()
-
-    def start(
-        self, folder: Path, arguments: Sequence[str], environment: Mapping[str, str] = MappingProxyType({})
-    ) -> int:
-        """Start pytest in a folder, with more environment variables; return the id of its process and of its group."""
-        self._end_session()
-        self._send({"cwd": str(folder), "arguments": [*PLUGINS, *arguments], "environment": dict(environment)})
-        self._session = int(self._read())
-        return self._session
-
-    def wait(self) -> int:
-        """Wait for the last session; return its exit code, negative for a signal."""
-        self._session = 0
-        return int(self._read())
-
-    def _end_session(self) -> None:
-        """End a session that nobody has waited for, as a test that fails leaves it."""
-        if self._session:
-            with contextlib.suppress(ProcessLookupError):
-                os.killpg(self._session, signal.SIGKILL)
-            self.wait()
-
-    def _send(self, command: dict[str, Any]) -> None:
-        stdin: Any = self._process.stdin
-        stdin.write(json.dumps(command) + "\n")
-        stdin.flush()
-
-    def _read(self) -> str:
-        stdout: Any = self._process.stdout
-        return str(stdout.readline())
-
-
 class Model:
     """A model's server that knows which of its answers were sent when."""
 
@@ -249,7 +189,7 @@ class Bench:
             "conftest.py": CONFTEST.format(busy=BUSY_S),
         }.items():
             (folder / name).write_text(text, encoding="utf-8")
-        lines = [json.dumps(_case(number)) + "\n" for number in range(cases)]
+        lines = [json.dumps(case(number)) + "\n" for number in range(cases)]
         (suite / "cases" / "many.jsonl").write_text("".join(lines), encoding="utf-8")
         self._fixtures = suite / "fixtures"
 
@@ -334,7 +274,7 @@ class Bench:
         journals = self.folder.glob(f"{output}/kills/*/journal*.jsonl")
         kept = {entry.case.case_id for path in journals for entry in read_journal(path)[1]}
         for path in self.folder.glob(f"{output}/kills/*/records.jsonl"):
-            kept |= {json.loads(line)["packbench"]["case_id"] for line in path.read_text("utf-8").splitlines()}
+            kept |= {line["packbench"]["case_id"] for line in lines_of(path)}
         return {f"question {int(case_id[5:])}" for case_id in kept}
 
     def records(self, output: str) -> Any:
@@ -342,8 +282,7 @@ class Bench:
         folders = list(self.folder.glob(f"{output}/kills/*/"))
         if len(folders) != 1 or not (folders[0] / "report.json").exists():
             return [str(path) for path in folders]
-        lines = (folders[0] / "records.jsonl").read_text("utf-8").splitlines()
-        return [without_times(json.loads(line)) for line in lines]
+        return [without_times(line) for line in lines_of(folders[0] / "records.jsonl")]
 
     def recordings(self) -> dict[str, Any]:
         """Return the recordings, without their times, by file."""
@@ -395,25 +334,6 @@ def is_running(process: int) -> bool:
     return True
 
 
-def _case(number: int) -> dict[str, Any]:
-    return {
-        "id": f"case_{number:03}",
-        "pack_id": "generic",
-        "case_type": "plain",
-        "difficulty": "easy",
-        "input": {"text": f"question {number}"},
-        "expected": {"answer": "ok"},
-    }
-
-
-def without_times(value: Any) -> Any:
-    """Return JSON without what differs from run to run."""
-    if isinstance(value, dict):
-        names = {"run_id", "timestamp", "wall_clock_ms", "duration_ms", "cassette_sha256"}
-        return {key: without_times(inner) for key, inner in value.items() if key not in names}
-    return [without_times(inner) for inner in value] if isinstance(value, list) else value
-
-
 def moments_of(chosen: random.Random, cases: int) -> list[tuple[int, float]]:
     """Choose when the sessions of a run are killed: once, or twice; the first time anywhere, even at the very end."""
     first = chosen.randint(0, cases)
@@ -424,40 +344,24 @@ def moments_of(chosen: random.Random, cases: int) -> list[tuple[int, float]]:
     return moments
 
 
-def kill_runs(bench: Bench, variants: Sequence[Variant], kills: int, seed: int) -> list[Outcome]:
-    """Kill this number of runs in turn, at moments of the seed."""
+def run(seed: int, seconds: float) -> int:
+    """Kill runs of each kind in turn until the time is over, and print a table; return how many were not good."""
+    begun, outcomes = time.monotonic(), list[Outcome]()
     chosen = random.Random(seed)  # noqa: S311 - moments
-    plans = [(variants[number % len(variants)], moments_of(chosen, bench.cases)) for number in range(kills)]
-    outcomes = []
-    for number, (variant, moments) in enumerate(plans, 1):
-        outcomes.append(bench.run_killed(variant, moments))
-        print(f"{number} of {kills}: {variant.name}", file=sys.stderr)
-    return outcomes
-
-
-def main(argv: Sequence[str] | None = None) -> int:
-    """Kill runs and print a table."""
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.kills", description="runs that are killed and resumed")
-    parser.add_argument("--count", type=int, default=50, help="how many runs of each mode are killed (default 50)")
-    parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--warm", action="store_true", help=argparse.SUPPRESS)
-    arguments = parser.parse_args(argv)
-    if arguments.warm:
-        return _serve_sessions()
-    begun, outcomes = time.monotonic(), []
     with tempfile.TemporaryDirectory() as folder, Warm() as warm, Bench(Path(folder, "project"), warm) as bench:
-        for variants in (LIVE, FIXTURE):
-            outcomes += kill_runs(bench, variants, arguments.count, arguments.seed)
+        for variant in cycle((*LIVE, *FIXTURE)):
+            if time.monotonic() - begun > seconds:
+                break
+            outcomes.append(bench.run_killed(variant, moments_of(chosen, bench.cases)))
     print("| run | killed runs | kills | finished answers | kept | in flight | lost | twice | unequal |")
     print("|---|---:|---:|---:|---:|---:|---:|---:|---:|")
     for variant in (*LIVE, *FIXTURE):
         print(_row(variant.name, [outcome for outcome in outcomes if outcome.variant is variant]))
     print(_row("all", outcomes))
-    print(f"\nseed {arguments.seed}, {bench.cases} cases per run, {time.monotonic() - begun:.0f} s")
-    for outcome in outcomes:
-        if not outcome.is_good:
-            print(f"{outcome.variant.name}: {outcome.moments}: lost {outcome.lost}, twice {outcome.twice}")
-    return int(not all(outcome.is_good for outcome in outcomes))
+    bad = [outcome for outcome in outcomes if not outcome.is_good]
+    for outcome in bad:
+        print(f"{outcome.variant.name}: {outcome.moments}: lost {outcome.lost}, twice {outcome.twice}")
+    return len(bad)
 
 
 def _row(name: str, outcomes: Sequence[Outcome]) -> str:
@@ -472,43 +376,3 @@ def _row(name: str, outcomes: Sequence[Outcome]) -> str:
         sum(not outcome.equal for outcome in outcomes),
     )
     return f"| {name} | {' | '.join(map(str, sums))} |"
-
-
-def _serve_sessions() -> int:
-    """Run pytest in a child for each line of standard input; print the child's id, and then its exit code."""
-    # on a full disk, half of a compiled module would be left for all later runs
-    sys.dont_write_bytecode = True
-    import openai.resources.chat.completions
-    import pytest
-
-    import pytest_packbench.packs.generic.pack
-    import pytest_packbench.pytest_plugin.prefetch
-    import pytest_packbench.pytest_plugin.session
-    import pytest_packbench.reports.story
-
-    _ = (openai, pytest_packbench)
-    with contextlib.redirect_stdout(io.StringIO()):
-        # imports what children need
-        pytest.main([*PLUGINS, "--version"])
-    for line in sys.stdin:
-        command = json.loads(line)
-        child = os.fork()
-        if child == 0:
-            os.setsid()
-            os.chdir(command["cwd"])
-            os.environ.update(command["environment"])
-            # a shell's background job ignores it
-            signal.signal(signal.SIGINT, signal.default_int_handler)
-            log = os.open("log.txt", os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
-            os.dup2(log, 1)
-            os.dup2(log, 2)
-            code = int(pytest.main(command["arguments"]))
-            sys.stdout.flush()
-            os._exit(code)
-        print(child, flush=True)
-        print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), flush=True)
-    return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())

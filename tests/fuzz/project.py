@@ -38,18 +38,16 @@ gates:
   - {metric: pass_rate, min: 0.9}
   - {metric: mean_score, min: 0.9}
 """
-_HOME: Final = Path(__file__).resolve().parent.parent
+_HOME: Final = Path(__file__).resolve().parents[2]
 _TIMESTAMP: Final = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d+Z")
 _SETTLED: Final = "2026-03-01T12:00:0{}.000Z"
 _DURATION: Final = re.compile(r'("(?:created|duration|duration_ms|wall_clock_ms)"): ?[\d.e-]+')
-PIPELINE = '''"""Targets of the fuzzer."""
+PIPELINE = '''"""Targets of a project whose files are damaged."""
 
 import json
 import os
 import signal
-import socket
 from pathlib import Path
-from urllib.parse import urlsplit
 
 from pytest_packbench.model.request import ModelRequest
 
@@ -77,23 +75,6 @@ async def ask(request, context):
         return json.loads(answer) if isinstance(answer, str) else answer
     except (ValueError, RecursionError):
         return answer
-
-
-def raw(request):
-    """Send the bytes of a request to the gateway."""
-    address = urlsplit(os.environ["OPENAI_BASE_URL"])
-    data = (HOME / "answers" / request.input["text"]).read_bytes().replace(b"{prefix}", address.path.encode())
-    data = data.replace(b"{host}", address.netloc.encode())
-    with socket.create_connection((address.hostname, address.port), 10) as connection:
-        connection.settimeout(10)
-        try:
-            connection.sendall(data)
-            connection.shutdown(socket.SHUT_WR)
-            while connection.recv(65536):
-                pass
-        except OSError:
-            pass
-    return json.loads((HOME / "answer.json").read_text())
 '''
 
 

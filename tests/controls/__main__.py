@@ -1,6 +1,6 @@
 """Print the contents of the tariff suite and how many of its controls are caught, in Markdown.
 
-    python benchmarks/controls.py
+    python -m tests.controls
 
 The controls are derived from every case's right answer (`tests/controls`); the tests run them too. Exit code 1: at
 least one was missed.
@@ -11,7 +11,7 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-HOME = Path(__file__).resolve().parent.parent
+HOME = Path(__file__).resolve().parents[2]
 
 
 def main() -> int:

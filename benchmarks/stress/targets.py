@@ -1,4 +1,4 @@
-"""The targets of `benchmarks.faults`, copied into its project: they do at one case what the environment names.
+"""The targets of `benchmarks.stress.faults`, copied into its project: they do at one case what the environment names.
 
 `FAULT` is the name of a function below, `FAULT_AT` the number of the case. `CALLED` is the file that notes each call.
 """
@@ -146,12 +146,6 @@ def close_standard_output() -> None:
     """Close the descriptors of both streams."""
     os.close(1)
     os.close(2)
-
-
-def close_streams() -> None:
-    """Close the streams themselves, pytest's own."""
-    sys.stdout.close()
-    sys.stderr.close()
 
 
 def fill_memory() -> None:
