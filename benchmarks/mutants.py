@@ -145,7 +145,11 @@ MODULES = {
 """The modules that are changed, by area; patterns below the package."""
 PACKAGE_AREA = "package"
 """All modules, also those that decide on no verdict; only if it is asked for."""
-STAGES = {"unit": ("tests/unit/",), "golden": ("tests/golden/",), "others": ("tests/",)}
+CORE = tuple(
+    f"tests/{folder}/"
+    for folder in ("analysis", "backends", "cases", "commands", "engine", "model", "packs", "reports", "runs", "unit")
+)
+STAGES = {"unit": CORE, "golden": ("tests/golden/",), "others": ("tests/",)}
 """The beginnings of the tests of each stage; a test belongs to the first that fits."""
 _FIRST = (6, 40)
 _FAILED = "failed: "
@@ -611,7 +615,7 @@ def tried(chosen: Sequence[Mutant], data: Path, arguments: argparse.Namespace) -
     if arguments.json and arguments.json.exists():
         results = json.loads(arguments.json.read_text("utf-8"))
     distrusted: set[str] = set()
-    imported = () if arguments.fresh else tuple(arguments.tests) if arguments.few == 0 else ("tests/unit",)
+    imported = () if arguments.fresh else tuple(arguments.tests) if arguments.few == 0 else CORE
     while True:
         for mutant in sorted(chosen, key=lambda mutant: mutant.key in results):
             if mutant.key in argued or results.get(mutant.key):

@@ -501,7 +501,7 @@ class Runner:
     def stop(self) -> None:
         """Start nothing more and cancel what is in flight; called from any thread."""
         if self._thread is not None:
-            self._run_on_loop(self._loop_cancel_flights)
+            self._run_on_loop(self._loop_cancel_attempts)
 
     def progress(self) -> RunProgress:
         """Return the progress of the run."""
@@ -526,7 +526,7 @@ class Runner:
             return
         is_alive = self._run_on_loop(_do_nothing)
         # a closer waits for the processes that are starting: tasks of the loop, which would leave pipes behind
-        for closer in (self._loop_cancel_flights, *closers, self._loop_cancel_rest) if is_alive else ():
+        for closer in (self._loop_cancel_attempts, *closers, self._loop_cancel_rest) if is_alive else ():
             self._run_on_loop(closer)
         self._ended = True
         with suppress(RuntimeError):
@@ -685,7 +685,7 @@ class Runner:
                 self._loop_start(flight)
             self._waiting.popleft()
 
-    async def _loop_cancel_flights(self) -> None:
+    async def _loop_cancel_attempts(self) -> None:
         """Start nothing more, and cancel what is in flight."""
         self._stopped = True
         self._waiting.clear()

@@ -44,7 +44,6 @@ if TYPE_CHECKING:
     from pytest_packbench.runs.resuming import PriorResults
 
 
-_PLAIN = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":"))
 _ENCODER = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), default=str)
 _ROWS = ".rows.tmp"
 """The rows of the report, until it is written; one of `DRAFTS`."""
@@ -398,11 +397,8 @@ def _member(key: str, value: object) -> Iterator[str]:
 
 
 def _encoded(value: object) -> str:
-    try:
-        return _PLAIN.encode(value)
-    except (TypeError, ValueError):
-        # another plugin's part of the document may have any number, any key, and any object
-        return _ENCODER.encode(finite_json(value))
+    # another plugin's part of the document may have any number, and any key
+    return _ENCODER.encode(finite_json(value))
 
 
 def _line(value: dict[str, Any]) -> bytes:

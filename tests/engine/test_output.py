@@ -55,7 +55,7 @@ def test_each_case_has_its_own_output(capsys: Capsys) -> None:
 
     (*printed, (name, log)) = captured(case)
     assert (printed, name) == ([("stdout", "one\n"), ("stderr", "wrong\n")], "log")
-    assert re.fullmatch(r"WARNING  x:test_streams\.py:\d+ logged", log)
+    assert re.fullmatch(r"WARNING  x:test_output\.py:\d+ logged", log)
     assert captured(lambda: sys.stdout.writelines(["t", "wo"])) == [("stdout", "two")]
     assert is_outside_cases(record)
     assert capsys.readouterr() == ("before\n", "")
