@@ -1,4 +1,4 @@
-"""A project whose files are damaged, and how often hypothesis tries: `--hypothesis-profile=fuzz` tries ten times more."""
+"""A project whose files are damaged, and how often hypothesis tries: `--hypothesis-profile=fuzz` tries six times more."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.fuzz.reading import Project
 if TYPE_CHECKING:
     from pathlib import Path
 
-settings.register_profile("fuzz", max_examples=1000)
+settings.register_profile("fuzz", max_examples=600)
 
 
 @pytest.fixture(scope="session")
