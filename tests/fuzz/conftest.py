@@ -15,7 +15,7 @@ from tests.fuzz.reading import Project
 if TYPE_CHECKING:
     from pathlib import Path
 
-settings.register_profile("fuzz", max_examples=600)
+settings.register_profile("fuzz", max_examples=400)
 
 
 @pytest.fixture(scope="session")

@@ -37,7 +37,7 @@ _PLACE = re.compile(
     r"|suite_sha256 is |not found: the run stored|: the result of \S|follows .*; expected cases sorted"
     r"|case \S+ is not the one|can't be resumed: |the runs do not belong together|settings\.shard: "
     r"|run \w+: the suite has no case |unknown suite \"|run \w+ is shard |the suite of the runs had |the record of x"
-    r"|no case to import|no shard|expected one column|\w:\w+ is there twice; restore"
+    r"|no case to import|has no header|no shard|expected one column|\w:\w+ is there twice; restore"
 )
 
 
