@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+import tabulate
 import yaml
 from hypothesis import HealthCheck, Phase, settings
 
@@ -62,7 +63,7 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 SUITE = Path(__file__).parents[1] / "storage" / "benchmarks" / "tariff"
 # pytester forgets what a run imported: what is imported here is imported once
-_WARM = (pytest_packbench, concurrent.futures, yaml)
+_WARM = (pytest_packbench, concurrent.futures, tabulate, yaml)
 
 
 @pytest.fixture(scope="session")

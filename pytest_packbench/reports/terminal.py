@@ -315,14 +315,14 @@ def text_table(rows: Iterable[tuple[str, ...]], *, numbers: bool = False) -> lis
         rows: the cells, all rows with the same number of them.
         numbers: align all columns but the first to the right.
     """
-    cells = [[printable(cell).strip() for cell in row] for row in rows]
-    widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
-    lines = []
-    for first, *others in cells:
-        padded = zip(others, widths[1:], strict=True)
-        aligned = [cell.rjust(width) if numbers else cell.ljust(width) for cell, width in padded]
-        lines.append("  ".join([first.ljust(widths[0]), *aligned]).rstrip())
-    return lines
+    from tabulate import tabulate
+
+    cells = [tuple(map(printable, row)) for row in rows]
+    if not cells:
+        return []
+    sides = ("left", *("right" if numbers else "left" for _ in cells[0][1:]))
+    text = tabulate(cells, tablefmt="plain", colalign=sides, disable_numparse=True)
+    return [line.rstrip() for line in text.split("\n")]
 
 
 def _visible(match: re.Match[str]) -> str:

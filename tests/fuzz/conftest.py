@@ -1,4 +1,4 @@
-"""A project whose files are damaged, and how often hypothesis tries: `--hypothesis-profile=fuzz` tries six times more."""
+"""A project whose files are damaged, and how often hypothesis tries: `--hypothesis-profile=fuzz` tries four times more."""
 
 from __future__ import annotations
 

@@ -48,13 +48,13 @@ SLOW = frozenset(
     {
         *("asyncio", "concurrent.futures", "email", "http", "sqlite3", "ssl", "unittest", "xml", "argparse", "csv"),
         *("agentdojo", "anthropic", "filelock", "genai_prices", "httpx", "httpx2", "jsonpath", "jsonschema", "ollama"),
-        *("openai", "pydantic", "rapidfuzz", "regex", "yaml"),
+        *("openai", "pydantic", "rapidfuzz", "regex", "tabulate", "yaml"),
     }
 )
 """What takes long to import, of other packages or of the standard library."""
 
 # what `json-report` imports is in the comparison on both sides
-HEAVY = {"pydantic", "yaml", "filelock", "asyncio", "pytest_packbench.pytest_plugin"}
+HEAVY = {"pydantic", "yaml", "tabulate", "filelock", "asyncio", "pytest_packbench.pytest_plugin"}
 
 
 class Run(NamedTuple):
