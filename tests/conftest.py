@@ -5,6 +5,7 @@ from __future__ import annotations
 import concurrent.futures.process
 import concurrent.futures.thread
 import difflib
+import importlib.util
 import os
 import re
 import shutil
@@ -18,7 +19,6 @@ from typing import TYPE_CHECKING
 import pytest
 import tabulate
 import yaml
-from hypothesis import HealthCheck, Phase, settings
 
 import pytest_packbench.analysis.changes
 import pytest_packbench.analysis.conclusion
@@ -41,15 +41,18 @@ import pytest_packbench.reports.story
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-settings.register_profile("packbench", deadline=None, suppress_health_check=[HealthCheck.too_slow])
-settings.register_profile(
-    "first_failure",  # for measurements: the smallest example is of no use there, and takes minutes
-    settings.get_profile("packbench"),
-    phases=[Phase.explicit, Phase.generate],
-    database=None,
-    derandomize=True,
-)
-settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "packbench"))
+if importlib.util.find_spec("hypothesis"):  # a newcomer who runs a suite here has only what the package needs
+    from hypothesis import HealthCheck, Phase, settings
+
+    settings.register_profile("packbench", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+    settings.register_profile(
+        "first_failure",  # for measurements: the smallest example is of no use there, and takes minutes
+        settings.get_profile("packbench"),
+        phases=[Phase.explicit, Phase.generate],
+        database=None,
+        derandomize=True,
+    )
+    settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "packbench"))
 
 UPDATE = "PACKBENCH_UPDATE_GOLDEN"
 # read now: tests of the plugin take its variables out of the environment
