@@ -117,6 +117,8 @@ _OWN_THREADS: list[int] = []
 _CARRIERS: list[Carrier] = []
 # what ends the replacement of `ThreadPoolExecutor.submit`, while it is replaced
 _UNWATCH: list[Callable[[], None]] = []
+# undo what `keep_process` has left of a run that failed
+_KEPT: list[Callable[[], None]] = []
 
 
 def _audit(event: str, arguments: tuple[Any, ...]) -> None:
@@ -303,7 +305,7 @@ def own_work() -> Iterator[None]:
         _OWN_THREADS.remove(ident)
 
 
-def keep_process(tell: Callable[[str], object]) -> Callable[[], None]:
+def keep_process(tell: Callable[[str], object]) -> Callable[[int], None]:
     """Keep code from ending this process at once, as `os._exit` does: its exit code would be that of the run.
 
     A case gets a `SystemExit` instead. On other threads the process ends with another exit code than 0.
@@ -312,19 +314,23 @@ def keep_process(tell: Callable[[str], object]) -> Callable[[], None]:
         tell: writes a line to the terminal.
 
     Returns:
-        A function that ends this. Processes that are forked are not affected.
+        A function that ends this, given the exit code of the run. Whoever ends the process after a run that failed, as
+        exit handlers do, still ends it with that code, until a later session. Forked processes are not affected.
     """
     process = os.getpid()
+    kept: list[int] = []
 
     def guarding(name: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
         def guard(end: Callable[..., Any]) -> Callable[..., Any]:
             def guarded(*arguments: Any, **options: Any) -> Any:
-                if os.getpid() != process:
-                    return end(*arguments, **options)
                 is_exit = name == "_exit"
+                if os.getpid() != process or (kept and not is_exit):
+                    return end(*arguments, **options)
+                status = options.get("status", arguments[0] if arguments else 0) if is_exit else ""
+                if kept:
+                    return end(status or kept[0])
                 if not is_exit:
                     _refuse_process(f"os.exec: {arguments[0]!r}")
-                status = options.get("status", arguments[0] if arguments else 0) if is_exit else ""
                 call = f"os.{name}({status})"
                 if _works_for_case() or not is_exit:
                     raise SystemExit(f"{call} would end the whole run; return, or raise an exception")
@@ -335,13 +341,19 @@ def keep_process(tell: Callable[[str], object]) -> Callable[[], None]:
 
         return guard
 
-    undo = [replace(os, name, guarding(name)) for name in ("_exit", "execv", "execve")]
+    while _KEPT:
+        _KEPT.pop()()
+    # the module in C has the same functions
+    modules = (os, sys.modules[os.name])
+    undo = [replace(each, name, guarding(name)) for each in modules for name in ("_exit", "execv", "execve")]
 
-    def restore() -> None:
-        for each in undo:
-            each()
+    def finish(status: int) -> None:
+        kept.append(status)
+        _KEPT.extend(undo)
+        while not status and _KEPT:
+            _KEPT.pop()()
 
-    return restore
+    return finish
 
 
 def _works_for_case() -> bool:
