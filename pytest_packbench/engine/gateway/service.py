@@ -37,6 +37,7 @@ from pytest_packbench.model.run import MAX_UNREADABLE
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
+    from pytest_packbench.engine.gateway.conversations import Conversations
     from pytest_packbench.engine.gateway.upstream import Answer, Upstream
     from pytest_packbench.engine.live_models import AnswerCache, Ledger
     from pytest_packbench.model.recording import GatewayExchange
@@ -97,6 +98,7 @@ class _Settings:
         cache: answers calls that were answered in an earlier run.
         redactor: the run's.
         record: whether calls are recorded, so that one that can't be attributed is an error.
+        conversations: takes all calls, where they are an app's and no case's.
     """
 
     ledger: Ledger | None = None
@@ -105,6 +107,7 @@ class _Settings:
     cache: AnswerCache | None = None
     redactor: Redactor = field(default_factory=Redactor)
     record: bool = False
+    conversations: Conversations | None = None
 
 
 class Gateway:
@@ -113,6 +116,7 @@ class Gateway:
     Args:
         offline: whether nothing is ever forwarded (fixture mode): then there is nothing that could.
         upstreams: the address of each provider, fixed before the run; by default what the environment says now.
+        port: the port to serve at; 0 for any that is free.
 
     Attributes:
         url: `http://127.0.0.1:PORT/SECRET`.
@@ -122,10 +126,10 @@ class Gateway:
         outside: the stamp of work that belongs to no case, whichever run at the same time.
     """
 
-    def __init__(self, *, offline: bool, upstreams: Mapping[str, str] | None = None) -> None:
+    def __init__(self, *, offline: bool, upstreams: Mapping[str, str] | None = None, port: int = 0) -> None:
         self.offline = offline
         self.upstreams = {**upstreams_of(os.environ), **(upstreams or {})}
-        self._server = LoopbackServer(self._handle, self._turned_away)
+        self._server = LoopbackServer(self._handle, self._turned_away, port)
         self.url = self._server.url
         self.address = self._server.address
         self._upstream: Upstream | None = None
@@ -247,8 +251,11 @@ class Gateway:
         # these are taken off the request
         stamp = request.headers.pop(stamps.CASE_HEADER, "")
         caller = stamps.caller_of(request.headers.pop(stamps.CALLER_HEADER, ""))
+        stated = request.headers.pop(stamps.INPUT_HEADER, "")
         call = RecordedCall.of(name, request.method, path, request.body, self._redactor, headers=request.headers)
         call.caller = caller
+        if (conversations := self._settings.conversations) is not None:
+            return _Owner(conversations.of(call, stamp or (stated and f"?{stated}"), len(request.body))), call
         with self._lock:
             active = list(self._active)
             case = self._open.get(token) or self._children.get(token)

@@ -1,0 +1,225 @@
+"""`packbench capture`: the conversations of a running app become drafts of cases, each with its recording.
+
+The app runs as it is, next to a gateway that forwards its calls and keeps them in memory. A conversation that the
+suite's own target replays becomes a draft, whose expected answer is left open. Nothing is written without a yes.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from contextlib import suppress
+from functools import partial
+from pathlib import Path
+from subprocess import Popen, TimeoutExpired
+from threading import Event
+from typing import TYPE_CHECKING, Any
+from urllib.parse import unquote_to_bytes
+
+from pydantic import TypeAdapter
+
+from pytest_packbench.app import CAPTURE
+from pytest_packbench.cases.finder import iter_cases
+from pytest_packbench.cases.load import parse_json, read_located
+from pytest_packbench.commands import UsageError, add_run_options, say
+from pytest_packbench.engine.attempt import AttemptState, at_once, end, names_of, run_target
+from pytest_packbench.engine.gateway import Gateway
+from pytest_packbench.engine.gateway.conversations import Conversations
+from pytest_packbench.engine.gateway.protocols import conflict_in
+from pytest_packbench.engine.recordings import Replay, recorded_answers, recording_of, write_recording
+from pytest_packbench.files import canonical_sha256
+from pytest_packbench.model.case import OPEN, LoadedCase
+from pytest_packbench.model.errors import format_value, pluralize
+from pytest_packbench.model.recording import Cassette
+from pytest_packbench.model.result import timestamp_now
+
+if TYPE_CHECKING:
+    import argparse
+
+    from pytest_packbench.engine.contexts import SuiteContext
+    from pytest_packbench.engine.gateway import CaseTraffic
+
+
+_TYPE = "captured"
+_END_S = 5.0
+_MAX_REASON = 2000
+_START = "start the app with these variables, and end this by Ctrl-C:"
+_STATE = (
+    "the app does not state its input: call pytest_packbench.capture(input) there, send the header x-packbench-input, "
+    "or set capture: {input: POINTER} in suite.yaml"
+)
+_WARNING = "keys and tokens are redacted, personal data is not: look at these files before you share them"
+
+
+def add_capture_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the arguments."""
+    parser.add_argument("--suite", required=True, help="the suite of this project that gets the cases")
+    about = "serve at this port until Ctrl-C, for an app that is started elsewhere, instead of running COMMAND"
+    parser.add_argument("--port", type=int, default=0, help=about)
+    parser.add_argument("--yes", action="store_true", help="write without a question")
+    add_run_options(parser, "replays the drafts")
+    parser.add_argument("program", nargs="*", metavar="COMMAND", help="the app, behind two hyphens: -- python app.py")
+
+
+def run_capture(arguments: argparse.Namespace) -> int:
+    """Run the app, replay its conversations, show what they become, and write it after a yes; return 1 for no case."""
+    from pytest_packbench.pytest_plugin.project import with_suite
+
+    if bool(arguments.program) is bool(arguments.port) or arguments.port not in range(65536):
+        raise UsageError("capture: expected either the app (-- COMMAND), or --port with 1 to 65535")
+    if os.environ.get("CI") if arguments.yes else not sys.stdin.isatty():
+        raise UsageError("capture: a person has to agree: expected a terminal, or --yes where CI is not set")
+    options = [*arguments.options, "--packbench-gateway=on", "--packbench-backend=recorded"]
+    drafts = with_suite(arguments.suite, options, partial(_captured, arguments))
+    cases = sum(len(files) > 1 for _, files in drafts)
+    say(*(shown for shown, _ in drafts), _WARNING, f"write {pluralize(cases, 'case')}? [y/N]")
+    sys.stdout.flush()
+    if not (arguments.yes or sys.stdin.readline().strip().lower() in {"y", "yes"}):
+        say("nothing was written")
+        return 1
+    for _, files in drafts:
+        for path, file in files.items():
+            write_recording(path, file)
+            say(f"wrote {Path(os.path.relpath(path)).as_posix()}")
+    return int(not cases)
+
+
+def _captured(arguments: argparse.Namespace, context: SuiteContext) -> list[tuple[str, dict[Path, Any]]]:
+    """Run the app, and return what becomes of each conversation: a line about it, and what is written by path.
+
+    The latest conversation comes first, so that it counts among those with the same input.
+    """
+    serving: Any = context.serving
+    if context.suite.bundled or (context.caller.opaque and not context.caller.runs_offline):
+        expected = "expected one of this project, with a function or a program (cmd:) as its target"
+        raise UsageError(f'suite "{context.suite.name}" with target {context.target_name}: {expected}')
+    with serving.restored():
+        conversations = _serve(arguments, context)
+    if not conversations.kept:
+        raise UsageError("no model call came: does the app read the address of its model from the variables?")
+    known = {}
+    for location in iter_cases(context.suite.cases_path):
+        # of those that are open too
+        with suppress(OSError, ValueError, LookupError, TypeError):
+            known[canonical_sha256(parse_json(read_located(location))["input"])] = location.name
+    drafts = [_draft(context, traffic, known) for traffic in reversed(conversations.kept)]
+    return [*drafts, (f"calls beyond what is kept: {conversations.left_out}", {})]
+
+
+def _serve(arguments: argparse.Namespace, context: SuiteContext) -> Conversations:
+    """Run the app, or wait for one, until it ends or for Ctrl-C; return what it asked."""
+    if conflict := conflict_in(os.environ):
+        raise UsageError(conflict)
+    gateway = Gateway(offline=False, port=arguments.port)
+    conversations = Conversations(gateway, context.suite.config.recording.ignore_headers)
+    gateway.configure(redactor=context.redactor, conversations=conversations)
+    variables = {**gateway.environment(), CAPTURE: gateway.url}
+    gateway.start()
+    try:
+        with suppress(KeyboardInterrupt, TimeoutExpired):
+            if not arguments.program:
+                lines = (f"export {name}={value}" for name, value in variables.items())
+                # pytest takes what is printed elsewhere
+                print(_START, *lines, sep="\n", file=sys.__stdout__, flush=True)
+                Event().wait()
+            _run(arguments.program, {**os.environ, **variables})
+    finally:
+        gateway.stop()
+    return conversations
+
+
+def _run(program: list[str], environment: dict[str, str]) -> None:
+    """Run a program until it ends; a Ctrl-C, which a terminal has sent it as well, ends only this."""
+    with Popen(program, env=environment) as process:  # noqa: S603 - the user's own
+        try:
+            process.wait()
+        except KeyboardInterrupt:
+            process.wait(_END_S)
+        finally:
+            process.kill()
+
+
+def _draft(context: SuiteContext, traffic: CaseTraffic, known: dict[str, str]) -> tuple[str, dict[Path, Any]]:
+    """Return what becomes of a conversation, and add its input to those that are known."""
+    state = AttemptState(traffic=traffic, timestamp=timestamp_now())
+    state.llm_backend, state.llm_model = names_of(traffic.calls)
+    prompts, redactor = context.options.record_prompts, context.redactor
+    name = f"{_TYPE}_{canonical_sha256(traffic.token)[:12]}"
+    path = context.suite.cassette_path(name)
+    calls = [call.as_exchange(prompts) for call in traffic.calls]
+    asked = pluralize(len(calls), "call")
+    for source, answer in recorded_answers({"gateway": calls, "exchanges": ()}, context, state):
+        if found := redactor.find(answer):
+            return f"dropped, {asked}: {source} contains {found[0].what} at {found[0].pointer}", {}
+    try:
+        value = _input_of(context, traffic)
+        sha256 = canonical_sha256(value)
+        if sha256 in known:
+            return f"dropped, {asked}: the same input as case {known[sha256]}", {}
+        model: Any = context.pack.case_model
+        form: Any = model.model_fields["input"].annotation
+        read = TypeAdapter(form).validate_python(value)
+        loaded = LoadedCase(model.model_construct(id=name, input=read), "", sha256)
+        recording: Any = recording_of(context, loaded, state)
+        ended = _replayed(context, loaded, recording)
+    except ValueError as error:
+        reason = redactor.excerpt(str(error), _MAX_REASON)
+        kept = {"reason": reason, "gateway": calls}
+        return f"calls without a case, {asked}: {reason}", {path.parent / f".{_TYPE}" / path.name: kept}
+    known[sha256] = name
+    case = {
+        "id": name,
+        "pack_id": context.pack.name,
+        "case_type": _TYPE,
+        "difficulty": "medium",
+        "input": value,
+        "expected": {OPEN: f"captured {state.timestamp}"},
+    }
+    shown = f"input {redactor.excerpt(format_value(value))}, " if prompts else ""
+    files = {path: recording, context.suite.cases_path / _TYPE / path.name: case}
+    return f"{name}, {asked}: {shown}{ended}", files
+
+
+def _input_of(context: SuiteContext, traffic: CaseTraffic) -> Any:
+    """Return the input that the app states, else what `suite.yaml` points to in the first request.
+
+    Raises:
+        ValueError: there is none, it contains a secret, or a call failed.
+    """
+    if (error := traffic.unrecovered_error()) is not None:
+        raise ValueError(f"a call failed ({error.kind}): {error}")
+    stated, pointer = traffic.case_id.partition("?")[2], context.suite.config.capture.input
+    if stated:
+        value = parse_json(unquote_to_bytes(stated.encode("latin-1")))
+    elif pointer is None:
+        raise ValueError(_STATE)
+    else:
+        value = traffic.calls[0].body
+        try:
+            for step in pointer.split("/")[1:]:
+                key = step.replace("~1", "/").replace("~0", "~")
+                value = value[int(key)] if isinstance(value, list) else value[key]
+        except (ValueError, LookupError, TypeError):
+            raise ValueError(f"the first request has nothing at {pointer} (suite.yaml, /capture/input)") from None
+    if context.redactor.find(value):
+        raise ValueError("its input contains a secret")
+    return value
+
+
+def _replayed(context: SuiteContext, loaded: LoadedCase, recording: Any) -> str:
+    """Run the suite's target on a recording; return what it came to.
+
+    Raises:
+        ValueError: the target asks something else.
+    """
+    cassette, serving = Cassette.model_validate(recording), context.serving
+    traffic: Any = serving and serving.open_case(context.suite, loaded.case.id, cassette.gateway)
+    state = AttemptState(cassette=cassette, replay=Replay(None, source=loaded.case.id), traffic=traffic)
+    at_once(run_target(context, loaded, state))
+    end(context, loaded, state)
+    if state.failure is None:
+        return f"the target returns {context.redactor.excerpt(format_value(state.payload))}"
+    # an exception may be the very failure that a user met
+    if state.failure.kind != "target_error" or len(traffic.replayed) < len(cassette.gateway):
+        raise ValueError(f"the suite's target does not replay it: {state.failure.message}")
+    return context.redactor.excerpt(state.failure.message)

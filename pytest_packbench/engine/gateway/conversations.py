@@ -1,0 +1,73 @@
+"""What a running app asks its models: one conversation after the other, kept in memory for `packbench capture`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from pytest_packbench.engine.gateway.exchanges import QUESTIONS, CaseTraffic
+
+if TYPE_CHECKING:
+    from pytest_packbench.engine.gateway.exchanges import RecordedCall
+    from pytest_packbench.engine.gateway.service import Gateway
+
+MOST, MOST_BYTES = 200, 64 * 1024 * 1024
+"""So many conversations, and bytes of requests and answers, are kept; the calls of others are only forwarded."""
+
+
+class Conversations:
+    """The calls of an app, by conversation.
+
+    Args:
+        gateway: the gateway that forwards them.
+        ignored_headers: names of headers that do not decide on an answer, in addition to those that never do.
+
+    Attributes:
+        kept: the conversations; the `case_id` of each is what the app states of it: a token of `capture` with the
+            input behind a question mark, only the latter for a header of its own, or nothing.
+        left_out: the number of calls that were not kept.
+    """
+
+    def __init__(self, gateway: Gateway, ignored_headers: tuple[str, ...]) -> None:
+        self.kept: list[CaseTraffic] = []
+        self.left_out = 0
+        self._gateway, self._ignored, self._asked_bytes = gateway, ignored_headers, 0
+
+    def of(self, call: RecordedCall, stated: str, size: int) -> CaseTraffic | None:
+        """Return the conversation of a call, an earlier or a new one; None where nothing more is kept.
+
+        Args:
+            call: a call that has just come.
+            stated: what the app states, as in `kept`.
+            size: of the request, bytes.
+        """
+        found = next((each for each in reversed(self.kept) if each.case_id == stated and _goes_on(each, call)), None)
+        answered = sum(len(piece) for each in self.kept for other in each.calls for piece in other.pieces)
+        if self._asked_bytes + answered + size > MOST_BYTES or (found is None and len(self.kept) == MOST):
+            self.left_out += 1
+            return None
+        self._asked_bytes += size
+        if found is None:
+            found = CaseTraffic(stated, self._gateway, ignored_headers=self._ignored)
+            self.kept.append(found)
+        return found
+
+
+def _goes_on(traffic: CaseTraffic, call: RecordedCall) -> bool:
+    """Whether a call belongs to a conversation of which the app states the same."""
+    if not traffic.calls:
+        return False
+    first, last, stated = traffic.calls[0], traffic.calls[-1], traffic.case_id
+    if last.end and not last.succeeded and last.request_sha256 == call.request_sha256:
+        # asked once more
+        return True
+    if stated:
+        # without a token, the first call comes again with the same input
+        return stated[0] != "?" or call.request_sha256 != first.request_sha256
+    before, now = _questions(last), _questions(call)
+    return 0 < len(before) < len(now) and now[: len(before)] == before
+
+
+def _questions(call: RecordedCall) -> list[Any]:
+    """Return the messages of a request; nothing where it has no list of them."""
+    body = call.body if isinstance(call.body, dict) else {}
+    return next((body[name] for name in QUESTIONS if isinstance(body.get(name), list)), [])
