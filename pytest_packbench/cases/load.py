@@ -38,7 +38,7 @@ from pytest_packbench.files import (
     read_line,
     read_regular,
 )
-from pytest_packbench.model.case import OPEN, Case, LoadedCase
+from pytest_packbench.model.case import Case, LoadedCase
 from pytest_packbench.model.errors import (
     CaseError,
     CassetteError,
@@ -287,9 +287,6 @@ def parse_case(raw: bytes, model: type[Case], *, source: str, stem: str | None, 
 
 def check_case(data: object, model: type[Case], *, source: str, stem: str | None, pack: str | None) -> LoadedCase:
     """Validate one parsed case; arguments and errors as in `parse_case`."""
-    if isinstance(data, dict) and isinstance(expected := data.get("expected"), dict) and OPEN in expected:
-        advice = "replace it with what is right for this input"
-        raise CaseError(source, [Problem("/expected", f"is left open ({format_value(expected[OPEN])})", advice)])
     case = _validated(data, model, source, CaseError)
     for key, got, expected, whose in (
         ("id", case.id, stem, "the name of the file"),

@@ -28,7 +28,7 @@ from pytest_packbench.engine.gateway.conversations import Conversations
 from pytest_packbench.engine.gateway.protocols import conflict_in
 from pytest_packbench.engine.recordings import Replay, recorded_answers, recording_of, write_recording
 from pytest_packbench.files import canonical_sha256
-from pytest_packbench.model.case import OPEN, LoadedCase
+from pytest_packbench.model.case import LoadedCase
 from pytest_packbench.model.errors import format_value, pluralize
 from pytest_packbench.model.recording import Cassette
 from pytest_packbench.model.result import timestamp_now
@@ -42,7 +42,6 @@ if TYPE_CHECKING:
 
 _TYPE = "captured"
 _END_S = 5.0
-_MAX_REASON = 2000
 _START = "start the app with these variables, and end this by Ctrl-C:"
 _STATE = (
     "the app does not state its input: call pytest_packbench.capture(input) there, send the header x-packbench-input, "
@@ -94,46 +93,40 @@ def _captured(arguments: argparse.Namespace, context: SuiteContext) -> list[tupl
         expected = "expected one of this project, with a function or a program (cmd:) as its target"
         raise UsageError(f'suite "{context.suite.name}" with target {context.target_name}: {expected}')
     with serving.restored():
-        conversations = _serve(arguments, context)
-    if not conversations.kept:
-        raise UsageError("no model call came: does the app read the address of its model from the variables?")
-    known = {}
+        if conflict := conflict_in(os.environ):
+            raise UsageError(conflict)
+        gateway = Gateway(offline=False, port=arguments.port)
+        conversations = Conversations(gateway)
+        gateway.configure(redactor=context.redactor, conversations=conversations)
+        gateway.start()
+        try:
+            _run(arguments.program, {**gateway.environment(), CAPTURE: gateway.url})
+        finally:
+            gateway.stop()
+    known: dict[str, str] = {}
     for location in iter_cases(context.suite.cases_path):
         # of those that are open too
         with suppress(OSError, ValueError, LookupError, TypeError):
             known[canonical_sha256(parse_json(read_located(location))["input"])] = location.name
     drafts = [_draft(context, traffic, known) for traffic in reversed(conversations.kept)]
+    if not drafts:
+        raise UsageError("no model call came: does the app read the address of its model from the variables?")
     return [*drafts, (f"calls beyond what is kept: {conversations.left_out}", {})]
 
 
-def _serve(arguments: argparse.Namespace, context: SuiteContext) -> Conversations:
-    """Run the app, or wait for one, until it ends or for Ctrl-C; return what it asked."""
-    if conflict := conflict_in(os.environ):
-        raise UsageError(conflict)
-    gateway = Gateway(offline=False, port=arguments.port)
-    conversations = Conversations(gateway, context.suite.config.recording.ignore_headers)
-    gateway.configure(redactor=context.redactor, conversations=conversations)
-    variables = {**gateway.environment(), CAPTURE: gateway.url}
-    gateway.start()
-    try:
-        with suppress(KeyboardInterrupt, TimeoutExpired):
-            if not arguments.program:
-                lines = (f"export {name}={value}" for name, value in variables.items())
-                # pytest takes what is printed elsewhere
-                print(_START, *lines, sep="\n", file=sys.__stdout__, flush=True)
-                Event().wait()
-            _run(arguments.program, {**os.environ, **variables})
-    finally:
-        gateway.stop()
-    return conversations
-
-
-def _run(program: list[str], environment: dict[str, str]) -> None:
-    """Run a program until it ends; a Ctrl-C, which a terminal has sent it as well, ends only this."""
-    with Popen(program, env=environment) as process:  # noqa: S603 - the user's own
+def _run(program: list[str], variables: dict[str, str]) -> None:
+    """Run an app until it ends, or wait for one that is started elsewhere; until Ctrl-C at the latest."""
+    with suppress(KeyboardInterrupt, TimeoutExpired):
+        if not program:
+            lines = (f"export {name}={value}" for name, value in variables.items())
+            # pytest takes what is printed elsewhere
+            print(_START, *lines, sep="\n", file=sys.__stdout__, flush=True)
+            Event().wait()
+        process = Popen(program, env={**os.environ, **variables})  # noqa: S603 - the user's own, without a shell
         try:
             process.wait()
         except KeyboardInterrupt:
+            # the terminal has sent it to the app as well
             process.wait(_END_S)
         finally:
             process.kill()
@@ -141,16 +134,16 @@ def _run(program: list[str], environment: dict[str, str]) -> None:
 
 def _draft(context: SuiteContext, traffic: CaseTraffic, known: dict[str, str]) -> tuple[str, dict[Path, Any]]:
     """Return what becomes of a conversation, and add its input to those that are known."""
+    redactor, suite = context.redactor, context.suite
     state = AttemptState(traffic=traffic, timestamp=timestamp_now())
     state.llm_backend, state.llm_model = names_of(traffic.calls)
-    prompts, redactor = context.options.record_prompts, context.redactor
-    name = f"{_TYPE}_{canonical_sha256(traffic.token)[:12]}"
-    path = context.suite.cassette_path(name)
-    calls = [call.as_exchange(prompts) for call in traffic.calls]
-    asked = pluralize(len(calls), "call")
+    calls = [call.as_exchange(context.options.record_prompts) for call in traffic.calls]
     for source, answer in recorded_answers({"gateway": calls, "exchanges": ()}, context, state):
         if found := redactor.find(answer):
-            return f"dropped, {asked}: {source} contains {found[0].what} at {found[0].pointer}", {}
+            return f"dropped: {source} contains {found[0].what} at {found[0].pointer}", {}
+    asked = pluralize(len(calls), "call")
+    name = f"{_TYPE}_{canonical_sha256(traffic.token)[:12]}"
+    path = suite.cassette_path(name)
     try:
         value = _input_of(context, traffic)
         sha256 = canonical_sha256(value)
@@ -158,14 +151,14 @@ def _draft(context: SuiteContext, traffic: CaseTraffic, known: dict[str, str]) -
             return f"dropped, {asked}: the same input as case {known[sha256]}", {}
         model: Any = context.pack.case_model
         form: Any = model.model_fields["input"].annotation
-        read = TypeAdapter(form).validate_python(value)
-        loaded = LoadedCase(model.model_construct(id=name, input=read), "", sha256)
+        case_input = TypeAdapter(form).validate_python(value)
+        loaded = LoadedCase(model.model_construct(id=name, input=case_input), "", sha256)
         recording: Any = recording_of(context, loaded, state)
         ended = _replayed(context, loaded, recording)
     except ValueError as error:
-        reason = redactor.excerpt(str(error), _MAX_REASON)
-        kept = {"reason": reason, "gateway": calls}
-        return f"calls without a case, {asked}: {reason}", {path.parent / f".{_TYPE}" / path.name: kept}
+        reason = redactor.excerpt(str(error))
+        file = path.parent / f".{_TYPE}" / path.name
+        return f"calls without a case, {asked}: {reason}", {file: {"reason": reason, "gateway": calls}}
     known[sha256] = name
     case = {
         "id": name,
@@ -173,11 +166,12 @@ def _draft(context: SuiteContext, traffic: CaseTraffic, known: dict[str, str]) -
         "case_type": _TYPE,
         "difficulty": "medium",
         "input": value,
-        "expected": {OPEN: f"captured {state.timestamp}"},
+        # a case without expected, or with an unknown key, is an error, whatever its pack is
+        "open": "add the key expected, with what is right for this input, and remove this key",
     }
-    shown = f"input {redactor.excerpt(format_value(value))}, " if prompts else ""
-    files = {path: recording, context.suite.cases_path / _TYPE / path.name: case}
-    return f"{name}, {asked}: {shown}{ended}", files
+    shown = redactor.excerpt(format_value(value)) if context.options.record_prompts else "not shown"
+    files = {path: recording, suite.cases_path / _TYPE / path.name: case}
+    return f"{name}, {asked}: input {shown}, {ended}", files
 
 
 def _input_of(context: SuiteContext, traffic: CaseTraffic) -> Any:
@@ -188,7 +182,8 @@ def _input_of(context: SuiteContext, traffic: CaseTraffic) -> Any:
     """
     if (error := traffic.unrecovered_error()) is not None:
         raise ValueError(f"a call failed ({error.kind}): {error}")
-    stated, pointer = traffic.case_id.partition("?")[2], context.suite.config.capture.input
+    _, _, stated = traffic.case_id.partition("?")
+    pointer = context.suite.config.capture.get("input")
     if stated:
         value = parse_json(unquote_to_bytes(stated.encode("latin-1")))
     elif pointer is None:
@@ -197,8 +192,7 @@ def _input_of(context: SuiteContext, traffic: CaseTraffic) -> Any:
         value = traffic.calls[0].body
         try:
             for step in pointer.split("/")[1:]:
-                key = step.replace("~1", "/").replace("~0", "~")
-                value = value[int(key)] if isinstance(value, list) else value[key]
+                value = value[int(step)] if isinstance(value, list) else value[step]
         except (ValueError, LookupError, TypeError):
             raise ValueError(f"the first request has nothing at {pointer} (suite.yaml, /capture/input)") from None
     if context.redactor.find(value):
@@ -217,9 +211,10 @@ def _replayed(context: SuiteContext, loaded: LoadedCase, recording: Any) -> str:
     state = AttemptState(cassette=cassette, replay=Replay(None, source=loaded.case.id), traffic=traffic)
     at_once(run_target(context, loaded, state))
     end(context, loaded, state)
-    if state.failure is None:
-        return f"the target returns {context.redactor.excerpt(format_value(state.payload))}"
+    failure, excerpt = state.failure, context.redactor.excerpt
+    if failure is None:
+        return f"the target returns {excerpt(format_value(state.payload))}"
     # an exception may be the very failure that a user met
-    if state.failure.kind != "target_error" or len(traffic.replayed) < len(cassette.gateway):
-        raise ValueError(f"the suite's target does not replay it: {state.failure.message}")
-    return context.redactor.excerpt(state.failure.message)
+    if failure.kind == "target_error" and len(traffic.replayed) == len(cassette.gateway):
+        return excerpt(failure.message)
+    raise ValueError(f"the suite's target does not replay it: {failure.message}")

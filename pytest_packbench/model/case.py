@@ -28,8 +28,6 @@ SMALLEST_THRESHOLD = 1e-6
 """A threshold is above this: the comparison with a score has a tolerance, which must not let a score of 0 pass."""
 TARGET = r"^(https?://\S+|cmd:.*\S.*|[A-Za-z_][\w.]*:[A-Za-z_][\w.]*)$"
 SHA256 = r"^[0-9a-f]{64}$"
-OPEN = "$open"
-"""The key of an `expected` that no person has stated yet: such a case is an error."""
 DATE = r"^\d{4}-\d{2}-\d{2}$"
 
 

@@ -526,17 +526,6 @@ class RecordingRules(StrictModel):
     ignore_headers: ListOf[Annotated[str, Field(pattern=r"^[A-Za-z0-9!#$%&'*+.^_`|~-]+$")]] = ()
 
 
-class CaptureRules(StrictModel):
-    """How `packbench capture` makes cases of what an app asks.
-
-    Attributes:
-        input: the JSON pointer of the case's input in the body of a conversation's first request, where the app itself
-            does not state it; an index may be negative: `/messages/-1/content`. None for none.
-    """
-
-    input: Annotated[str, Field(pattern="^(/.*)?$")] | None = None
-
-
 Trials = Annotated[
     Literal["mean", "all", "any"] | AtLeast, Expected("mean, all, any, or at_least with a number of 1 or more")
 ]
@@ -560,7 +549,8 @@ class SuiteConfig(StrictModel):
         trials: how several trials decide a case: `mean` (the mean score reaches the threshold), `all`, `any`, or
             `at_least: k` (k trials pass); an error in one trial makes the case an error.
         recording: how calls of the target's own clients are compared with recorded ones.
-        capture: how `packbench capture` makes cases.
+        capture: for `packbench capture`, by the key `input`, the JSON pointer of a case's input in the body of a
+            conversation's first request, where the app does not state it; an index may be negative.
         unknown_keys: what happens to keys of an answer that the pack's answer model does not have: `refuse` (the
             answer is unreadable) or `ignore` (they are left unread, and each is listed next to the score: a claim may
             hide in what is not read).
@@ -582,7 +572,7 @@ class SuiteConfig(StrictModel):
     ignore: ListOf[Text] = ()
     trials: Trials = "mean"
     recording: RecordingRules = RecordingRules.model_construct()
-    capture: CaptureRules = CaptureRules.model_construct()
+    capture: dict[Literal["input"], Annotated[str, Field(pattern="^(/[^~]*)?$")]] = Field(default_factory=dict)
     unknown_keys: Literal["refuse", "ignore"] = "refuse"
 
     metrics: ClassVar[Mapping[str, Metric]] = {}

@@ -17,14 +17,16 @@ from urllib.parse import quote
 import httpx
 import pytest
 
+from pytest_packbench.api import score
 from pytest_packbench.app import CAPTURE, capture
 from pytest_packbench.commands import main
 from pytest_packbench.engine.gateway import Gateway, conversations
 from pytest_packbench.engine.gateway.conversations import Conversations
 from pytest_packbench.engine.gateway.exchanges import RecordedCall
 from pytest_packbench.files import canonical_sha256
+from pytest_packbench.model.errors import CaseError
 from pytest_packbench.testing import case, write_suite
-from tests.engine.gateway.gateways import CHAT, KEY, post, question
+from tests.engine.gateway.gateways import CHAT, KEY, openai_chunk, post, question, sse
 from tests.servers.fake import FakeServer, Reply, closed_port
 from tests.servers.wire import answer_with, openai_reply, parse_request
 
@@ -162,6 +164,7 @@ def state_expected(done: Captured, folder: Path, expected: Any) -> None:
     for path in done.files:
         if path.startswith("cases/"):
             plain = json.loads(done.files[path]) | {"expected": expected}
+            del plain["open"]
             (folder / path).write_text(json.dumps(plain), "utf-8")
 
 
@@ -223,12 +226,12 @@ def test_a_failure_in_a_web_app_is_a_red_test_after_one_command(captured: Captur
         WARNING,
         "write 1 case? [y/N]",
     ]
-    assert (plain["pack_id"], plain["input"], [*plain["expected"]]) == ("generic", {"text": "parcel lost"}, ["$open"])
+    assert (plain["pack_id"], plain["input"], "expected" in plain) == ("generic", {"text": "parcel lost"}, False)
     (recording,) = done.recordings
     assert (recording["llm_backend"], recording["llm_model"], recording["origin"]) == ("openai", "m", "recorded")
     assert KEY not in "".join(done.files.values())
     red = run_suite()
-    assert (red.returncode, "/expected: is left open" in red.stdout) == (1, True)
+    assert (red.returncode, '/expected: the key "expected" is missing; add it' in red.stdout) == (1, True)
     state_expected(done, folder, {"queue": "about parcel lost"})
     green = run_suite()
     assert (green.returncode, green.stdout.count("1 passed")) == (0, 2), green.stdout
@@ -239,8 +242,12 @@ def test_what_is_open_is_red_where_the_rules_of_the_suite_need_no_expected_value
     done = captured(STATED, "a", "b", criteria=[rule])
     assert (done.code, len(done.cases)) == (0, 2)
     run = run_suite()
-    assert run.returncode == 1
-    assert "2 errors" in run.stdout
+    assert (run.returncode, "2 errors" in run.stdout) == (1, True)
+    # neither is enough by itself
+    plain = done.cases[0]
+    for changed in ({**plain, "expected": {"queue": "letters"}}, {key: plain[key] for key in plain if key != "open"}):
+        with pytest.raises(CaseError, match="unknown key" if "open" in changed else '"expected" is missing'):
+            score(changed, {"queue": "letters"}, pack="generic")
 
 
 HEADER = "for text in sys.argv[1:]:\n    sort(text, **{'x-packbench-input': text})"
@@ -404,8 +411,21 @@ SECRET = "sk-proj-" + "Ab1" * 14
 def test_secrets_reach_no_file(captured: Capture, provider: FakeServer) -> None:
     in_answer = captured("with capture({'text': 'secret'}):\n    sort('secret')")
     assert len(in_answer.cases) == 1
-    provider._handler = lambda received: openai_reply(SECRET if "leak" in parse_request(received).text else "letters")  # noqa: SLF001 - a model that leaks
+    pieces = b"".join(sse(*(openai_chunk(SECRET[at : at + 9]) for at in range(0, len(SECRET), 9)), "[DONE]"))
+
+    def leak(received: Received) -> Reply:
+        text = parse_request(received).text
+        if text == "stream":
+            return Reply(body=pieces, headers={"content-type": "text/event-stream"})
+        return openai_reply(SECRET if "leak" in text else "letters")
+
+    provider._handler = leak  # noqa: SLF001 - a model that leaks
     app = f"""
+with capture({{"text": "stream"}}):
+    try:
+        ask(user("stream"))
+    except ValueError:
+        pass
 with capture({{"text": "leak"}}):
     sort("leak")
 with capture({{"text": "{SECRET}"}}):
@@ -417,7 +437,7 @@ with capture({{"text": "fine"}}):
     assert (len(done.cases), len(done.leftovers)) == (1, 1)
     assert SECRET not in "".join(done.files.values())
     assert SECRET not in "".join(done.lines)
-    assert any(line.startswith("dropped, 2 calls: the answer to POST /v1/chat/completions") for line in done.lines)
+    assert sum(line.startswith("dropped: the answer to POST /v1/chat/completions") for line in done.lines) == 2
     assert done.leftovers[0]["reason"] == "its input contains a secret"
 
 
@@ -534,7 +554,7 @@ def test_an_app_that_runs_elsewhere_needs_the_secret_and_is_no_page(folder: Path
 
 def serving(url: str) -> tuple[Gateway, Conversations]:
     gateway = Gateway(offline=False, upstreams={"openai": f"{url}/v1"})
-    kept = Conversations(gateway, ())
+    kept = Conversations(gateway)
     gateway.configure(conversations=kept)
     return gateway, kept
 

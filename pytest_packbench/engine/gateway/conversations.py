@@ -19,7 +19,6 @@ class Conversations:
 
     Args:
         gateway: the gateway that forwards them.
-        ignored_headers: names of headers that do not decide on an answer, in addition to those that never do.
 
     Attributes:
         kept: the conversations; the `case_id` of each is what the app states of it: a token of `capture` with the
@@ -27,10 +26,10 @@ class Conversations:
         left_out: the number of calls that were not kept.
     """
 
-    def __init__(self, gateway: Gateway, ignored_headers: tuple[str, ...]) -> None:
+    def __init__(self, gateway: Gateway) -> None:
         self.kept: list[CaseTraffic] = []
-        self.left_out = 0
-        self._gateway, self._ignored, self._asked_bytes = gateway, ignored_headers, 0
+        self.left_out = self._asked_bytes = 0
+        self._gateway = gateway
 
     def of(self, call: RecordedCall, stated: str, size: int) -> CaseTraffic | None:
         """Return the conversation of a call, an earlier or a new one; None where nothing more is kept.
@@ -47,7 +46,7 @@ class Conversations:
             return None
         self._asked_bytes += size
         if found is None:
-            found = CaseTraffic(stated, self._gateway, ignored_headers=self._ignored)
+            found = CaseTraffic(stated, self._gateway)
             self.kept.append(found)
         return found
 
@@ -56,18 +55,18 @@ def _goes_on(traffic: CaseTraffic, call: RecordedCall) -> bool:
     """Whether a call belongs to a conversation of which the app states the same."""
     if not traffic.calls:
         return False
-    first, last, stated = traffic.calls[0], traffic.calls[-1], traffic.case_id
+    last, stated = traffic.calls[-1], traffic.case_id
     if last.end and not last.succeeded and last.request_sha256 == call.request_sha256:
         # asked once more
         return True
     if stated:
         # without a token, the first call comes again with the same input
-        return stated[0] != "?" or call.request_sha256 != first.request_sha256
-    before, now = _questions(last), _questions(call)
+        return stated[0] != "?" or call.request_sha256 != traffic.calls[0].request_sha256
+    before, now = _questions(last.body), _questions(call.body)
     return 0 < len(before) < len(now) and now[: len(before)] == before
 
 
-def _questions(call: RecordedCall) -> list[Any]:
+def _questions(body: Any) -> list[Any]:
     """Return the messages of a request; nothing where it has no list of them."""
-    body = call.body if isinstance(call.body, dict) else {}
-    return next((body[name] for name in QUESTIONS if isinstance(body.get(name), list)), [])
+    get: Any = getattr(body, "get", {}.get)
+    return next((value for value in map(get, QUESTIONS) if isinstance(value, list)), [])
