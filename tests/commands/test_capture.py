@@ -520,12 +520,22 @@ def start(*words: str) -> subprocess.Popen[str]:
 
 
 def test_ctrl_c_ends_the_app_and_keeps_what_it_asked(folder: Path) -> None:
-    app = f"{STATED}\nopen('asked', 'w').close()\nimport time\ntime.sleep(60)"
+    app = f"""
+{STATED}
+import time
+try:
+    open('asked', 'w').close()
+    time.sleep(60)
+finally:
+    time.sleep(1)
+    open('ended', 'w').close()
+"""
     Path("app.py").write_text(APP.format(app), "utf-8")
     with start("--", sys.executable, "app.py", "lost") as process:
         while not Path("asked").exists():
             threading.Event().wait(0.02)
         code, printed = interrupted(process, group=True)
+    assert Path("ended").exists()
     assert (code, len([*folder.glob("cases/captured/*.json")])) == (0, 1), printed
 
 
@@ -576,21 +586,42 @@ def test_more_conversations_than_are_kept_are_forwarded_only(
     assert (len(kept.kept), kept.left_out) == (200, 6)
 
 
-def test_requests_and_answers_count_against_what_is_kept(provider: FakeServer, monkeypatch: pytest.MonkeyPatch) -> None:
-    gateway, kept = serving(provider.url)
+def come(kept: Conversations, body: Any, stated: str = "", size: int = 1, answer: bytes = b"") -> None:
+    """Let a call come that is answered at once, as the gateway does."""
+    call = RecordedCall.of("openai", "POST", CHAT, json.dumps(body).encode())
+    if (traffic := kept.of(call, stated, size)) is not None:
+        traffic.calls.append(call)
+        call.pieces.append(answer)
+        call.status, call.end = 200, "complete"
+
+
+@pytest.mark.parametrize(
+    ("size", "answer", "most"), [(30_000, b"x" * 30_000, 2), (30_000, b"", 3), (1, b"x" * 60_000, 2)]
+)
+def test_requests_and_answers_count_against_what_is_kept(
+    provider: FakeServer, monkeypatch: pytest.MonkeyPatch, size: int, answer: bytes, most: int
+) -> None:
     monkeypatch.setattr(conversations, "MOST_BYTES", 100_000)
-    try:
-        calls = [
-            RecordedCall.of("openai", "POST", CHAT, json.dumps(question(f"{number}")).encode()) for number in range(9)
-        ]
-        for call, answer in zip(calls, (b"x" * 60_000, b"", b"y" * 60_000, b"", b""), strict=False):
-            if (traffic := kept.of(call, "", 10_000)) is not None:
-                traffic.calls.append(call)
-                call.pieces.append(answer)
-    finally:
-        gateway.stop()
-    # 70,000, 80,000 and 150,000 bytes; nothing more
-    assert ([len(each.calls) for each in kept.kept], kept.left_out) == ([1, 1, 1], 2)
+    gateway, kept = serving(provider.url)
+    gateway.stop()
+    for number in range(5):
+        come(kept, question(f"{number}"), size=size, answer=answer)
+    assert (len(kept.kept), kept.left_out) == (most, 5 - most)
+
+
+def test_a_block_of_an_app_is_one_conversation_whatever_it_asks(provider: FakeServer) -> None:
+    gateway, kept = serving(provider.url)
+    gateway.stop()
+    # three votes, and one more block with the same input
+    for stated in ("a1?%22x%22", "a1?%22x%22", "a1?%22x%22", "b2?%22x%22"):
+        come(kept, question("x"), stated)
+    # with a header, the first call comes again for the next user
+    for text in "xyxy":
+        come(kept, question(text), "?%22x%22")
+    # texts and no messages, as for embeddings, continue nothing
+    for body in ({"input": "x"}, question("x"), {"input": "x"}, ["no", "object"], None):
+        come(kept, body)
+    assert [len(each.calls) for each in kept.kept] == [3, 1, 2, 2, 1, 1, 1, 1, 1]
 
 
 def test_without_the_command_the_mark_of_an_app_does_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
