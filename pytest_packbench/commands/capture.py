@@ -26,7 +26,7 @@ from pytest_packbench.engine.attempt import AttemptState, at_once, end, names_of
 from pytest_packbench.engine.gateway import Gateway
 from pytest_packbench.engine.gateway.conversations import Conversations
 from pytest_packbench.engine.gateway.protocols import conflict_in
-from pytest_packbench.engine.recordings import Replay, recorded_answers, recording_of, write_recording
+from pytest_packbench.engine.recordings import Replay, recording_of, write_recording
 from pytest_packbench.files import canonical_sha256
 from pytest_packbench.model.case import LoadedCase
 from pytest_packbench.model.errors import format_value, pluralize
@@ -70,17 +70,19 @@ def run_capture(arguments: argparse.Namespace) -> int:
         raise UsageError("capture: a person has to agree: expected a terminal, or --yes where CI is not set")
     options = [*arguments.options, "--packbench-gateway=on", "--packbench-backend=recorded"]
     drafts = with_suite(arguments.suite, options, partial(_captured, arguments))
-    cases = sum(len(files) > 1 for _, files in drafts)
-    say(*(shown for shown, _ in drafts), _WARNING, f"write {pluralize(cases, 'case')}? [y/N]")
-    sys.stdout.flush()
-    if not (arguments.yes or sys.stdin.readline().strip().lower() in {"y", "yes"}):
+    say(*(shown for shown, _ in drafts), _WARNING)
+    files = {path: file for _, some in drafts for path, file in some.items()}
+    if files and not arguments.yes:
+        say(f"write {pluralize(len(files), 'file')}? [y/N]")
+        sys.stdout.flush()
+        if sys.stdin.readline().strip().lower() not in {"y", "yes"}:
+            files = {}
+    for path, file in files.items():
+        write_recording(path, file)
+        say(f"wrote {Path(os.path.relpath(path)).as_posix()}")
+    if not files:
         say("nothing was written")
-        return 1
-    for _, files in drafts:
-        for path, file in files.items():
-            write_recording(path, file)
-            say(f"wrote {Path(os.path.relpath(path)).as_posix()}")
-    return int(not cases)
+    return int(_TYPE not in [path.parent.name for path in files])
 
 
 def _captured(arguments: argparse.Namespace, context: SuiteContext) -> list[tuple[str, dict[Path, Any]]]:
@@ -97,7 +99,7 @@ def _captured(arguments: argparse.Namespace, context: SuiteContext) -> list[tupl
             raise UsageError(conflict)
         gateway = Gateway(offline=False, port=arguments.port)
         conversations = Conversations(gateway)
-        gateway.configure(redactor=context.redactor, conversations=conversations)
+        gateway.configure(redactor=context.redactor, conversation_of=conversations.of)
         gateway.start()
         try:
             _run(arguments.program, {**gateway.environment(), CAPTURE: gateway.url})
@@ -108,7 +110,7 @@ def _captured(arguments: argparse.Namespace, context: SuiteContext) -> list[tupl
         # of those that are open too
         with suppress(OSError, ValueError, LookupError, TypeError):
             known[canonical_sha256(parse_json(read_located(location))["input"])] = location.name
-    drafts = [_draft(context, traffic, known) for traffic in reversed(conversations.kept)]
+    drafts = [_draft(context, serving, traffic, known) for traffic in reversed(conversations.kept)]
     if not drafts:
         raise UsageError("no model call came: does the app read the address of its model from the variables?")
     return [*drafts, (f"calls beyond what is kept: {conversations.left_out}", {})]
@@ -132,16 +134,18 @@ def _run(program: list[str], variables: dict[str, str]) -> None:
             process.kill()
 
 
-def _draft(context: SuiteContext, traffic: CaseTraffic, known: dict[str, str]) -> tuple[str, dict[Path, Any]]:
+def _draft(
+    context: SuiteContext, serving: Any, traffic: CaseTraffic, known: dict[str, str]
+) -> tuple[str, dict[Path, Any]]:
     """Return what becomes of a conversation, and add its input to those that are known."""
     redactor, suite = context.redactor, context.suite
     state = AttemptState(traffic=traffic, timestamp=timestamp_now())
     state.llm_backend, state.llm_model = names_of(traffic.calls)
     calls = [call.as_exchange(context.options.record_prompts) for call in traffic.calls]
-    for source, answer in recorded_answers({"gateway": calls, "exchanges": ()}, context, state):
-        if found := redactor.find(answer):
-            return f"dropped: {source} contains {found[0].what} at {found[0].pointer}", {}
     asked = pluralize(len(calls), "call")
+    # events of a stream split what the model wrote
+    if found := redactor.find([*calls, [call.joined_texts() for call in traffic.calls]]):
+        return f"dropped, {asked}: an answer contains {found[0].what} at {found[0].pointer}", {}
     name = f"{_TYPE}_{canonical_sha256(traffic.token)[:12]}"
     path = suite.cassette_path(name)
     try:
@@ -154,7 +158,16 @@ def _draft(context: SuiteContext, traffic: CaseTraffic, known: dict[str, str]) -
         case_input = TypeAdapter(form).validate_python(value)
         loaded = LoadedCase(model.model_construct(id=name, input=case_input), "", sha256)
         recording: Any = recording_of(context, loaded, state)
-        ended = _replayed(context, loaded, recording)
+        cassette = Cassette.model_validate(recording)
+        replayed = serving.open_case(suite, name, cassette.gateway)
+        state = AttemptState(cassette=cassette, replay=Replay(None, source=name), traffic=replayed)
+        at_once(run_target(context, loaded, state))
+        end(context, loaded, state)
+        ended = state.failure
+        # an exception may be the very failure that a user met
+        is_whole = len(replayed.replayed) == len(calls)
+        if ended is not None and not (ended.kind == "target_error" and is_whole):
+            raise ValueError(f"the suite's target does not replay it: {ended.message}")  # noqa: TRY301 - as `_input_of`
     except ValueError as error:
         reason = redactor.excerpt(str(error))
         file = path.parent / f".{_TYPE}" / path.name
@@ -170,8 +183,9 @@ def _draft(context: SuiteContext, traffic: CaseTraffic, known: dict[str, str]) -
         "open": "add the key expected, with what is right for this input, and remove this key",
     }
     shown = redactor.excerpt(format_value(value)) if context.options.record_prompts else "not shown"
+    result = f"returns {format_value(state.payload)}" if ended is None else f"fails: {ended.message}"
     files = {path: recording, suite.cases_path / _TYPE / path.name: case}
-    return f"{name}, {asked}: input {shown}, {ended}", files
+    return f"{name}, {asked}: input {shown}, the target {redactor.excerpt(result)}", files
 
 
 def _input_of(context: SuiteContext, traffic: CaseTraffic) -> Any:
@@ -198,23 +212,3 @@ def _input_of(context: SuiteContext, traffic: CaseTraffic) -> Any:
     if context.redactor.find(value):
         raise ValueError("its input contains a secret")
     return value
-
-
-def _replayed(context: SuiteContext, loaded: LoadedCase, recording: Any) -> str:
-    """Run the suite's target on a recording; return what it came to.
-
-    Raises:
-        ValueError: the target asks something else.
-    """
-    cassette, serving = Cassette.model_validate(recording), context.serving
-    traffic: Any = serving and serving.open_case(context.suite, loaded.case.id, cassette.gateway)
-    state = AttemptState(cassette=cassette, replay=Replay(None, source=loaded.case.id), traffic=traffic)
-    at_once(run_target(context, loaded, state))
-    end(context, loaded, state)
-    failure, excerpt = state.failure, context.redactor.excerpt
-    if failure is None:
-        return f"the target returns {excerpt(format_value(state.payload))}"
-    # an exception may be the very failure that a user met
-    if failure.kind == "target_error" and len(traffic.replayed) == len(cassette.gateway):
-        return excerpt(failure.message)
-    raise ValueError(f"the suite's target does not replay it: {failure.message}")

@@ -26,7 +26,7 @@ from pytest_packbench.engine.gateway.exchanges import RecordedCall
 from pytest_packbench.files import canonical_sha256
 from pytest_packbench.model.errors import CaseError
 from pytest_packbench.testing import case, write_suite
-from tests.engine.gateway.gateways import CHAT, KEY, openai_chunk, post, question, sse
+from tests.engine.gateway.gateways import CHAT, KEY, openai_chunk, post, question, recorded, replayed, sse, stored
 from tests.servers.fake import FakeServer, Reply, closed_port
 from tests.servers.wire import answer_with, openai_reply, parse_request
 
@@ -224,7 +224,6 @@ def test_a_failure_in_a_web_app_is_a_red_test_after_one_command(captured: Captur
         f'{name}, 1 call: input {{"text": "parcel lost"}}, the target returns {{"queue": "about parcel lost"}}',
         "calls beyond what is kept: 0",
         WARNING,
-        "write 1 case? [y/N]",
     ]
     assert (plain["pack_id"], plain["input"], "expected" in plain) == ("generic", {"text": "parcel lost"}, False)
     (recording,) = done.recordings
@@ -363,7 +362,7 @@ def test_an_exception_of_the_pipeline_may_be_the_failure(captured: Capture) -> N
     Path("desk.py").write_text(DESK + crash, "utf-8")
     done = captured(STATED, "lost", target="desk:crash")
     assert (done.code, len(done.cases)) == (0, 1)
-    assert "the target raised ValueError" in done.lines[0]
+    assert "the target fails: the target raised ValueError" in done.lines[0]
 
 
 def test_what_states_no_input_or_a_wrong_one_is_kept_as_calls_only(captured: Capture) -> None:
@@ -437,7 +436,9 @@ with capture({{"text": "fine"}}):
     assert (len(done.cases), len(done.leftovers)) == (1, 1)
     assert SECRET not in "".join(done.files.values())
     assert SECRET not in "".join(done.lines)
-    assert sum(line.startswith("dropped: the answer to POST /v1/chat/completions") for line in done.lines) == 2
+    dropped = [line for line in done.lines if line.startswith("dropped")]
+    assert len(dropped) == 2
+    assert "an answer contains an API key (sk-...) at /0/body/choices/0/message/content" in dropped[0]
     assert done.leftovers[0]["reason"] == "its input contains a secret"
 
 
@@ -465,8 +466,11 @@ def test_nothing_is_written_before_a_yes(
     monkeypatch.setattr(sys, "stdin", Terminal())
     done = captured(STATED, "lost", options=())
     assert (len(done.cases), len(done.files), done.code) == (written, 2 * written, int(not written))
-    shown = ["write 1 case? [y/N]"] if written else ["write 1 case? [y/N]", "nothing was written"]
-    assert done.lines[-len(shown) - 1 :] == [WARNING, *shown]
+    assert done.lines[-2 - (not written) :] == [
+        WARNING,
+        "write 2 files? [y/N]",
+        *["nothing was written"] * (not written),
+    ]
 
 
 EITHER = "capture: expected either the app (-- COMMAND), or --port with 1 to 65535"
@@ -565,7 +569,7 @@ def test_an_app_that_runs_elsewhere_needs_the_secret_and_is_no_page(folder: Path
 def serving(url: str) -> tuple[Gateway, Conversations]:
     gateway = Gateway(offline=False, upstreams={"openai": f"{url}/v1"})
     kept = Conversations(gateway)
-    gateway.configure(conversations=kept)
+    gateway.configure(conversation_of=kept.of)
     return gateway, kept
 
 
@@ -622,6 +626,12 @@ def test_a_block_of_an_app_is_one_conversation_whatever_it_asks(provider: FakeSe
     for body in ({"input": "x"}, question("x"), {"input": "x"}, ["no", "object"], None):
         come(kept, body)
     assert [len(each.calls) for each in kept.kept] == [3, 1, 2, 2, 1, 1, 1, 1, 1]
+
+
+def test_a_target_may_state_its_input_in_each_mode(provider: FakeServer) -> None:
+    traffic = recorded(provider.url, lambda gateway: post(gateway, headers={"x-packbench-input": "1"}))
+    assert "x-packbench-input" not in provider.requests[0].headers
+    assert replayed(stored(traffic), lambda gateway: post(gateway, headers={"x-packbench-input": "2"})).mismatch == ""
 
 
 def test_without_the_command_the_mark_of_an_app_does_nothing(monkeypatch: pytest.MonkeyPatch) -> None:

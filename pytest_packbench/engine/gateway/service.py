@@ -37,7 +37,6 @@ from pytest_packbench.model.run import MAX_UNREADABLE
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from pytest_packbench.engine.gateway.conversations import Conversations
     from pytest_packbench.engine.gateway.upstream import Answer, Upstream
     from pytest_packbench.engine.live_models import AnswerCache, Ledger
     from pytest_packbench.model.recording import GatewayExchange
@@ -98,7 +97,8 @@ class _Settings:
         cache: answers calls that were answered in an earlier run.
         redactor: the run's.
         record: whether calls are recorded, so that one that can't be attributed is an error.
-        conversations: takes all calls, where they are an app's and no case's.
+        conversation_of: returns the conversation of a call, where calls are an app's and no case's; gets the call, what
+            the app states of it, and the size of the request in bytes.
     """
 
     ledger: Ledger | None = None
@@ -107,7 +107,7 @@ class _Settings:
     cache: AnswerCache | None = None
     redactor: Redactor = field(default_factory=Redactor)
     record: bool = False
-    conversations: Conversations | None = None
+    conversation_of: Callable[..., CaseTraffic | None] | None = None
 
 
 class Gateway:
@@ -254,8 +254,8 @@ class Gateway:
         stated = request.headers.pop(stamps.INPUT_HEADER, "")
         call = RecordedCall.of(name, request.method, path, request.body, self._redactor, headers=request.headers)
         call.caller = caller
-        if (conversations := self._settings.conversations) is not None:
-            return _Owner(conversations.of(call, stamp or (stated and f"?{stated}"), len(request.body))), call
+        if (conversation_of := self._settings.conversation_of) is not None:
+            return _Owner(conversation_of(call, stamp or (stated and f"?{stated}"), len(request.body))), call
         with self._lock:
             active = list(self._active)
             case = self._open.get(token) or self._children.get(token)
