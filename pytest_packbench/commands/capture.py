@@ -31,7 +31,6 @@ from pytest_packbench.files import canonical_sha256
 from pytest_packbench.model.case import LoadedCase
 from pytest_packbench.model.errors import format_value, pluralize
 from pytest_packbench.model.recording import Cassette
-from pytest_packbench.model.result import timestamp_now
 
 if TYPE_CHECKING:
     import argparse
@@ -98,7 +97,7 @@ def _captured(arguments: argparse.Namespace, context: SuiteContext) -> list[tupl
         if conflict := conflict_in(os.environ):
             raise UsageError(conflict)
         gateway = Gateway(offline=False, port=arguments.port)
-        conversations = Conversations(gateway)
+        conversations = Conversations()
         gateway.configure(redactor=context.redactor, conversation_of=conversations.of)
         gateway.start()
         try:
@@ -110,7 +109,7 @@ def _captured(arguments: argparse.Namespace, context: SuiteContext) -> list[tupl
         # of those that are open too
         with suppress(OSError, ValueError, LookupError, TypeError):
             known[canonical_sha256(parse_json(read_located(location))["input"])] = location.name
-    drafts = [_draft(context, serving, traffic, known) for traffic in reversed(conversations.kept)]
+    drafts = [_draft(context, serving, traffic, known) for traffic in reversed(conversations)]
     if not drafts:
         raise UsageError("no model call came: does the app read the address of its model from the variables?")
     return [*drafts, (f"calls beyond what is kept: {conversations.left_out}", {})]
@@ -139,7 +138,8 @@ def _draft(
 ) -> tuple[str, dict[Path, Any]]:
     """Return what becomes of a conversation, and add its input to those that are known."""
     redactor, suite = context.redactor, context.suite
-    state = AttemptState(traffic=traffic, timestamp=timestamp_now())
+    state = AttemptState(traffic=traffic)
+    state.stop_clock()
     state.llm_backend, state.llm_model = names_of(traffic.calls)
     calls = [call.as_exchange(context.options.record_prompts) for call in traffic.calls]
     asked = pluralize(len(calls), "call")

@@ -568,7 +568,7 @@ def test_an_app_that_runs_elsewhere_needs_the_secret_and_is_no_page(folder: Path
 
 def serving(url: str) -> tuple[Gateway, Conversations]:
     gateway = Gateway(offline=False, upstreams={"openai": f"{url}/v1"})
-    kept = Conversations(gateway)
+    kept = Conversations()
     gateway.configure(conversation_of=kept.of)
     return gateway, kept
 
@@ -582,18 +582,20 @@ def test_more_conversations_than_are_kept_are_forwarded_only(
         with httpx.Client(trust_env=False) as client:
             for number in range(205):
                 assert client.post(f"{gateway.url}{CHAT}", json=question(f"{number}")).status_code == 200
-        assert (len(kept.kept), kept.left_out, len(provider.requests)) == (200, 5, 205)
+        assert (len(kept), kept.left_out, len(provider.requests)) == (200, 5, 205)
         monkeypatch.setattr(conversations, "MOST_BYTES", 0)
         assert post(gateway, "one more").status_code == 200
     finally:
         gateway.stop()
-    assert (len(kept.kept), kept.left_out) == (200, 6)
+    assert (len(kept), kept.left_out) == (200, 6)
 
 
-def come(kept: Conversations, body: Any, stated: str = "", size: int = 1, answer: bytes = b"") -> None:
+def come(
+    gateway: Gateway, kept: Conversations, body: Any, stated: str = "", *, size: int = 1, answer: bytes = b""
+) -> None:
     """Let a call come that is answered at once, as the gateway does."""
     call = RecordedCall.of("openai", "POST", CHAT, json.dumps(body).encode())
-    if (traffic := kept.of(call, stated, size)) is not None:
+    if (traffic := kept.of(gateway, call, stated, size)) is not None:
         traffic.calls.append(call)
         call.pieces.append(answer)
         call.status, call.end = 200, "complete"
@@ -609,8 +611,8 @@ def test_requests_and_answers_count_against_what_is_kept(
     gateway, kept = serving(provider.url)
     gateway.stop()
     for number in range(5):
-        come(kept, question(f"{number}"), size=size, answer=answer)
-    assert (len(kept.kept), kept.left_out) == (most, 5 - most)
+        come(gateway, kept, question(f"{number}"), size=size, answer=answer)
+    assert (len(kept), kept.left_out) == (most, 5 - most)
 
 
 def test_a_block_of_an_app_is_one_conversation_whatever_it_asks(provider: FakeServer) -> None:
@@ -618,14 +620,14 @@ def test_a_block_of_an_app_is_one_conversation_whatever_it_asks(provider: FakeSe
     gateway.stop()
     # three votes, and one more block with the same input
     for stated in ("a1?%22x%22", "a1?%22x%22", "a1?%22x%22", "b2?%22x%22"):
-        come(kept, question("x"), stated)
+        come(gateway, kept, question("x"), stated)
     # with a header, the first call comes again for the next user
     for text in "xyxy":
-        come(kept, question(text), "?%22x%22")
+        come(gateway, kept, question(text), "?%22x%22")
     # texts and no messages, as for embeddings, continue nothing
     for body in ({"input": "x"}, question("x"), {"input": "x"}, ["no", "object"], None):
-        come(kept, body)
-    assert [len(each.calls) for each in kept.kept] == [3, 1, 2, 2, 1, 1, 1, 1, 1]
+        come(gateway, kept, body)
+    assert [len(each.calls) for each in kept] == [3, 1, 2, 2, 1, 1, 1, 1, 1]
 
 
 def test_a_target_may_state_its_input_in_each_mode(provider: FakeServer) -> None:

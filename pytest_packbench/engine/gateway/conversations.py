@@ -14,40 +14,37 @@ MOST, MOST_BYTES = 200, 64 * 1024 * 1024
 """So many conversations, and bytes of requests and answers, are kept; the calls of others are only forwarded."""
 
 
-class Conversations:
+class Conversations(list[CaseTraffic]):
     """The calls of an app, by conversation.
 
-    Args:
-        gateway: the gateway that forwards them.
+    The `case_id` of each is what the app states of it: a token of `capture` with the input behind a question mark, only
+    the latter for a header of its own, or nothing.
 
     Attributes:
-        kept: the conversations; the `case_id` of each is what the app states of it: a token of `capture` with the
-            input behind a question mark, only the latter for a header of its own, or nothing.
         left_out: the number of calls that were not kept.
+        asked: the bytes of the requests that are kept.
     """
 
-    def __init__(self, gateway: Gateway) -> None:
-        self.kept: list[CaseTraffic] = []
-        self.left_out = self._asked_bytes = 0
-        self._gateway = gateway
+    left_out = asked = 0
 
-    def of(self, call: RecordedCall, stated: str, size: int) -> CaseTraffic | None:
+    def of(self, gateway: Gateway, call: RecordedCall, stated: str, size: int) -> CaseTraffic | None:
         """Return the conversation of a call, an earlier or a new one; None where nothing more is kept.
 
         Args:
+            gateway: the gateway that forwards it.
             call: a call that has just come.
-            stated: what the app states, as in `kept`.
+            stated: what the app states.
             size: of the request, bytes.
         """
-        found = next((each for each in reversed(self.kept) if each.case_id == stated and _goes_on(each, call)), None)
-        answered = sum(len(piece) for each in self.kept for other in each.calls for piece in other.pieces)
-        if self._asked_bytes + answered + size > MOST_BYTES or (found is None and len(self.kept) == MOST):
+        found = next((each for each in reversed(self) if each.case_id == stated and _goes_on(each, call)), None)
+        answered = sum(len(piece) for each in self for other in each.calls for piece in other.pieces)
+        if self.asked + answered + size > MOST_BYTES or (found is None and len(self) == MOST):
             self.left_out += 1
             return None
-        self._asked_bytes += size
+        self.asked += size
         if found is None:
-            found = CaseTraffic(stated, self._gateway)
-            self.kept.append(found)
+            found = CaseTraffic(stated, gateway)
+            self.append(found)
         return found
 
 

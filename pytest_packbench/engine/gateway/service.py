@@ -97,8 +97,7 @@ class _Settings:
         cache: answers calls that were answered in an earlier run.
         redactor: the run's.
         record: whether calls are recorded, so that one that can't be attributed is an error.
-        conversation_of: returns the conversation of a call, where calls are an app's and no case's; gets the call, what
-            the app states of it, and the size of the request in bytes.
+        conversation_of: returns the conversation of a call, where calls are an app's and no case's (`Conversations`).
     """
 
     ledger: Ledger | None = None
@@ -255,7 +254,7 @@ class Gateway:
         call = RecordedCall.of(name, request.method, path, request.body, self._redactor, headers=request.headers)
         call.caller = caller
         if (conversation_of := self._settings.conversation_of) is not None:
-            return _Owner(conversation_of(call, stamp or (stated and f"?{stated}"), len(request.body))), call
+            return _Owner(conversation_of(self, call, stamp or (stated and f"?{stated}"), len(request.body))), call
         with self._lock:
             active = list(self._active)
             case = self._open.get(token) or self._children.get(token)
