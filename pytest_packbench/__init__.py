@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from pytest_packbench.analysis.statistics import rate_interval
     from pytest_packbench.analysis.table import FigureRow, FigureSums, SumsByModel
     from pytest_packbench.api import load_suite, score
+    from pytest_packbench.app import capture
     from pytest_packbench.backends import Backend, BackendError, BackendOptions, BackendUnusable
     from pytest_packbench.model.answer import Agreement, Answer, Unscored
     from pytest_packbench.model.authoring import (
@@ -126,6 +127,7 @@ __all__ = [
     "Verdict",
     "VerifyContext",
     "VerifyRequest",
+    "capture",
     "judged",
     "load_suite",
     "rate_interval",
@@ -201,6 +203,7 @@ _MODULES = {
     "Verdict": "model.result",
     "VerifyContext": "model.request",
     "VerifyRequest": "model.request",
+    "capture": "app",
     "judged": "model.result",
     "load_suite": "api",
     "rate_interval": "analysis.statistics",

@@ -1076,7 +1076,7 @@ _RULES: tuple[tuple[Any, ...], ...] = (
     ("(settings|pipeline) .*", "pipeline changed"),
     ("files .*[.]py", "file changed"),
     ("files .*", "file changed", _is_new),
-    ("config/(description|prices)(/.*)?", ""),
+    ("config/(capture|description|prices)(/.*)?", ""),
     ("config/(backend|guards|model|target)(/.*)?", "pipeline changed"),
     ("config/thresholds(/.*)?", "threshold {}", _is_higher),
     ("config/trials(/.*)?", "trials rule changed", _becomes("all")),

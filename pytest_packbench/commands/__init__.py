@@ -358,6 +358,7 @@ COMMANDS = {
     "accept": "Take over recordings that change older ones: shows scores before and after, and the changed answers.",
     "audit": "Break right results in many ways, and show which rules of a suite notice it and which do not.",
     "baseline": "Set the committed baseline of a suite from a run, with a reason, or show it with its history.",
+    "capture": "Run an app of yours, and make a case with its recording of each conversation that it has with a model.",
     "init": "Create a suite of your own, with two cases and a target, or a copy of a bundled one.",
     "import": "Convert files into cases: CSV, JSONL, and other formats that packs can read.",
     "report": "Summarize any number of records: rates with intervals, gates, duplicates, failing cases.",

@@ -117,7 +117,7 @@ def _answered_by(
         usages = [answer.usage for answer in answers if answer is not None]
         return context.backend, context.model, usages + counted
     if own and context.live is not None:
-        return *_names(own), counted
+        return *names_of(own), counted
     if state.cassette is not None and context.live is None:
         cassette = state.cassette
         counted = [each.usage for each in cassette.exchanges if each.role not in context.roles]
@@ -158,7 +158,7 @@ def count_reported_usage(context: SuiteContext, state: AttemptState) -> float | 
     return context.live.add_reported(usage, context.suite.config, backend, model)
 
 
-def _names(calls: Sequence[RecordedCall]) -> tuple[str, str]:
+def names_of(calls: Sequence[RecordedCall]) -> tuple[str, str]:
     """Return the backend and the model of a target's own calls; of several, those that wrote text, all of them."""
     writing = [call for call in calls if "embed" not in call.path.lower()] or calls
     providers = list(dict.fromkeys(call.provider for call in writing))

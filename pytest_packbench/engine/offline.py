@@ -67,6 +67,8 @@ _PROCESS_EVENTS = frozenset(
 _EVENTS = _SOCKET_EVENTS | _LOOKUP_EVENTS | _PROCESS_EVENTS
 # Python's own helper, which runs no code of the target; creating a lock may start it
 _RESOURCE_TRACKER = re.compile(r"from multiprocessing\.resource_tracker import main; ?main\([\w, =]*\)")
+# what `platform.processor` of the standard library asks once, for clients that state where they run
+_PROCESSOR = ("uname", ["uname", "-p"])
 _SERVED_HOSTS = ("127.0.0.1", b"127.0.0.1")
 # a target may try again and again
 _MAX_NOTED = 100
@@ -138,7 +140,7 @@ def _audit(event: str, arguments: tuple[Any, ...]) -> None:
         if _SERVED and event == "socket.getaddrinfo" and arguments[0] in _SERVED_HOSTS:
             return
         _refuse(f"look-up of {arguments[0]!r}")
-    else:
+    elif arguments[:2] != _PROCESSOR:
         _refuse_process(f"{event}{f': {arguments[0]!r}' if arguments else ''}")
 
 

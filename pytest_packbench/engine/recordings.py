@@ -31,7 +31,6 @@ from pytest_packbench.model.request import (
     VerifyRequest,
 )
 from pytest_packbench.model.run import STUB
-from pytest_packbench.model.suite import PENDING, Suite
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -42,6 +41,7 @@ if TYPE_CHECKING:
     from pytest_packbench.model.case import LoadedCase
     from pytest_packbench.model.pack import Pack
     from pytest_packbench.model.recording import Cassette, Exchange, RecordedPart, RecordedTool
+    from pytest_packbench.model.suite import Suite
 
 
 # the keys of exchanges that a model, its provider, or a target outside this process wrote
@@ -339,13 +339,13 @@ def recording_problem(suite: Suite) -> str:
 
 
 def write_recording(path: Path, data: dict[str, Any]) -> None:
-    """Write a recording, whole or not at all; the folder of pending ones is ignored by git.
+    """Write a recording, whole or not at all; a hidden folder, such as that of pending ones, is ignored by git.
 
     Raises:
         OSError: it can't be written.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
-    if path.parent.name == PENDING:
+    if path.parent.name.startswith("."):
         ignore = path.with_name(".gitignore")
         if not ignore.exists():
             ignore.write_text("*\n", encoding="utf-8")

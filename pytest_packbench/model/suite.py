@@ -550,6 +550,8 @@ class SuiteConfig(StrictModel):
         trials: how several trials decide a case: `mean` (the mean score reaches the threshold), `all`, `any`, or
             `at_least: k` (k trials pass); an error in one trial makes the case an error.
         recording: how calls of the target's own clients are compared with recorded ones.
+        capture: for `packbench capture`, by the key `input`, the JSON pointer of a case's input in the body of a
+            conversation's first request, where the app does not state it; an index may be negative.
         unknown_keys: what happens to keys of an answer that the pack's answer model does not have: `refuse` (the
             answer is unreadable) or `ignore` (they are left unread, and each is listed next to the score: a claim may
             hide in what is not read).
@@ -571,12 +573,14 @@ class SuiteConfig(StrictModel):
     ignore: ListOf[Text] = ()
     trials: Trials = "mean"
     recording: RecordingRules = RecordingRules.model_construct()
+    capture: dict[Literal["input"], Annotated[str, Field(pattern="^(/[^~]*)?$")]] = Field(default_factory=dict)
     unknown_keys: Literal["refuse", "ignore"] = "refuse"
 
     metrics: ClassVar[Mapping[str, Metric]] = {}
     scripted: ClassVar[tuple[str, ...]] = ()
     not_scoring: ClassVar[frozenset[str]] = frozenset(
-        {"backend", "description", "gates", "guards", "ignore", "model", "prices", "recording", "target", "trials"}
+        {"backend", "capture", "description", "gates", "guards", "ignore", "model", "prices", "recording", "target"}
+        | {"trials"}
     )
 
     @field_validator("gates")

@@ -10,6 +10,7 @@ import _thread
 import asyncio
 import multiprocessing
 import os
+import platform
 import random
 import socket
 import subprocess
@@ -168,6 +169,16 @@ def test_the_helper_of_multiprocessing_for_locks_is_no_process_of_a_case() -> No
     with offline("one", allow_processes=False) as violations:
         multiprocessing.get_context("spawn").Lock()
     assert violations == []
+
+
+def test_the_processor_of_the_machine_may_be_looked_up() -> None:
+    # the header x-stainless-os of some clients needs it at their first call
+    processor: Any = platform._Processor  # type: ignore[attr-defined]  # noqa: SLF001 - as if nothing before had asked
+    with offline("one", allow_processes=False) as violations:
+        processor.from_subprocess()
+        with suppress(OfflineError):
+            subprocess.run(["uname", "-a"], check=False)
+    assert ["'uname'" in violation for violation in violations] == [True]
 
 
 def test_what_was_connected_before_or_reaches_no_network_is_allowed() -> None:

@@ -46,7 +46,8 @@ KEPT_HEADERS = (
 """The headers of an answer that are recorded."""
 UNSUPPORTED = "unsupported_call"
 """The kind of the error of a call that can't be recorded."""
-_QUESTIONS = ("messages", "input", "contents", "prompt")
+QUESTIONS = ("messages", "input", "contents", "prompt")
+"""The keys under which a request has what is asked."""
 _MAX_DIFF_LINES = 40
 _MAX_COMPARED_LINES = 2000
 _SHOWN_BEFORE, _SHOWN = 20, 80
@@ -463,7 +464,7 @@ def transcript_of(exchange: Mapping[str, Any]) -> list[tuple[str, str, str]]:
     lines = []
     if isinstance(asked, dict):
         lines = [(title, "system", _said(asked[name])) for name in ("system", "instructions") if asked.get(name)]
-        asked = next((asked[name] for name in _QUESTIONS if asked.get(name)), asked)
+        asked = next((asked[name] for name in QUESTIONS if asked.get(name)), asked)
     for message in asked if isinstance(asked, list) else [asked]:
         role = message.get("role") if isinstance(message, dict) else None
         lines += [(title, str(role or "user"), _said(message))] if message is not None else []

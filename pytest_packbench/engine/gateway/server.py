@@ -166,6 +166,7 @@ class LoopbackServer:
     Args:
         handler: answers requests, on the event loop.
         on_refused: called with a request that is not given to the handler although it knows the secret, and why.
+        port: the port; 0 for any that is free.
 
     Attributes:
         secret: the first step of every path.
@@ -174,14 +175,16 @@ class LoopbackServer:
         loop: the event loop, which runs between `start` and `stop`.
     """
 
-    def __init__(self, handler: Handler, on_refused: Callable[[Request, str], None] | None = None) -> None:
+    def __init__(
+        self, handler: Handler, on_refused: Callable[[Request, str], None] | None = None, port: int = 0
+    ) -> None:
         self._handler = handler
         self._on_refused = on_refused
-        self._socket = socket.create_server(("127.0.0.1", 0), backlog=1024)
+        self._socket = socket.create_server(("127.0.0.1", port), backlog=1024)
         self.address: tuple[str, int] = self._socket.getsockname()
         self.secret = secrets.token_urlsafe(24)
-        self.url = f"http://127.0.0.1:{self.address[1]}/{self.secret}"
         port = self.address[1]
+        self.url = f"http://127.0.0.1:{port}/{self.secret}"
         self._hosts = {f"127.0.0.1:{port}", f"localhost:{port}"}
         self.loop = asyncio.new_event_loop()
         self._thread: threading.Thread | None = None

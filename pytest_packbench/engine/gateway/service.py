@@ -97,6 +97,7 @@ class _Settings:
         cache: answers calls that were answered in an earlier run.
         redactor: the run's.
         record: whether calls are recorded, so that one that can't be attributed is an error.
+        conversation_of: returns the conversation of a call, where calls are an app's and no case's (`Conversations`).
     """
 
     ledger: Ledger | None = None
@@ -105,6 +106,7 @@ class _Settings:
     cache: AnswerCache | None = None
     redactor: Redactor = field(default_factory=Redactor)
     record: bool = False
+    conversation_of: Callable[..., CaseTraffic | None] | None = None
 
 
 class Gateway:
@@ -113,6 +115,7 @@ class Gateway:
     Args:
         offline: whether nothing is ever forwarded (fixture mode): then there is nothing that could.
         upstreams: the address of each provider, fixed before the run; by default what the environment says now.
+        port: the port to serve at; 0 for any that is free.
 
     Attributes:
         url: `http://127.0.0.1:PORT/SECRET`.
@@ -122,10 +125,10 @@ class Gateway:
         outside: the stamp of work that belongs to no case, whichever run at the same time.
     """
 
-    def __init__(self, *, offline: bool, upstreams: Mapping[str, str] | None = None) -> None:
+    def __init__(self, *, offline: bool, upstreams: Mapping[str, str] | None = None, port: int = 0) -> None:
         self.offline = offline
         self.upstreams = {**upstreams_of(os.environ), **(upstreams or {})}
-        self._server = LoopbackServer(self._handle, self._turned_away)
+        self._server = LoopbackServer(self._handle, self._turned_away, port)
         self.url = self._server.url
         self.address = self._server.address
         self._upstream: Upstream | None = None
@@ -247,8 +250,11 @@ class Gateway:
         # these are taken off the request
         stamp = request.headers.pop(stamps.CASE_HEADER, "")
         caller = stamps.caller_of(request.headers.pop(stamps.CALLER_HEADER, ""))
+        stated = request.headers.pop(stamps.INPUT_HEADER, "")
         call = RecordedCall.of(name, request.method, path, request.body, self._redactor, headers=request.headers)
         call.caller = caller
+        if (conversation_of := self._settings.conversation_of) is not None:
+            return _Owner(conversation_of(self, call, stamp or (stated and f"?{stated}"), len(request.body))), call
         with self._lock:
             active = list(self._active)
             case = self._open.get(token) or self._children.get(token)

@@ -18,7 +18,7 @@ from contextlib import contextmanager, suppress
 from contextvars import ContextVar, Token
 from copy import copy
 from dataclasses import dataclass, field
-from functools import partial
+from functools import cache, partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import quote, unquote, urlsplit
 from weakref import WeakValueDictionary, ref
@@ -36,6 +36,8 @@ if TYPE_CHECKING:
 
 CASE_HEADER = "x-packbench-case"
 CALLER_HEADER = "x-packbench-caller"
+INPUT_HEADER = "x-packbench-input"
+"""What an app works on, JSON with percent signs for what is not ASCII; only `packbench capture` reads it."""
 ELSEWHERE = "+"
 """Follows, in the header, the token of a stamp that is for one thread and was inherited on another."""
 # of printable ASCII, all but the percent sign
@@ -131,8 +133,9 @@ def caller_of(header: str) -> str:
     return unquote(header)
 
 
+@cache
 def install(base_url: str) -> Callable[[], None]:
-    """Have HTTP clients stamp requests to `base_url`, also those whose library is imported later.
+    """Have HTTP clients stamp requests to `base_url`, once; also those whose library is imported later.
 
     Returns:
         A function that undoes it.
