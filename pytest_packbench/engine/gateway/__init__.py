@@ -40,7 +40,8 @@ class Serving:
 
     Attributes:
         gateway: the gateway, once it serves in this process.
-        upstreams: the addresses to which calls of each provider are forwarded, where a variable of it is set.
+        upstreams: the addresses to which calls of each provider are forwarded, where a variable of it is set,
+            each with its proxy.
     """
 
     def __init__(self, mode: Mode, *, here: bool = True) -> None:
@@ -67,7 +68,13 @@ class Serving:
         if not offline and (problem := conflict_in(before)):
             raise ValueError(problem)
         # now: what conftest.py files and targets set later changes nothing
-        self.upstreams = {} if offline else named_upstreams(before)
+        if not offline:
+            from urllib.request import getproxies_environment
+
+            from pytest_packbench.engine.gateway.proxies import route_text
+
+            proxies, named = getproxies_environment(), named_upstreams(before)
+            self.upstreams = {name: address + route_text(address, proxies) for name, address in named.items()}
         if not self._is_here:
             return
         from pytest_packbench.engine.gateway.stamps import install, stamped

@@ -1,12 +1,13 @@
 """Forwards calls to providers, by hand on asyncio streams: keep-alive, TLS, answers piece by piece.
 
-No redirects are followed, and no proxies of the environment used: a call goes to the address that was fixed before the
-run, or nowhere.
+No redirects are followed: a call goes to the address that was fixed before the run, or nowhere. The proxy and the
+certificates of the environment are those of the start of the run too.
 """
 
 from __future__ import annotations
 
 import asyncio
+import os
 import re
 import select
 import ssl
@@ -17,7 +18,9 @@ from collections import defaultdict
 from functools import lru_cache
 from typing import TYPE_CHECKING, NamedTuple
 from urllib.parse import unquote_to_bytes, urlsplit
+from urllib.request import getproxies_environment
 
+from pytest_packbench.engine.gateway.proxies import proxy_for
 from pytest_packbench.engine.gateway.server import fields_of, next_chunk
 
 if TYPE_CHECKING:
@@ -39,7 +42,9 @@ _LENGTH, _IS_LENGTH = "content-length", re.compile("[0-9]{1,18}")
 _STATUS_LINE = re.compile(r"(HTTP/1\.[0-9]) ([1-9][0-9]{2})(?: [^\0\n\v\f\r]*)?")
 # some servers pad the size with blanks
 _CHUNK_LINE = re.compile(rb"([0-9A-Fa-f]{1,20})(;.*|[ \t]*)\r\n")
-_INTERIM, _SUCCESS, _NO_CONTENT, _NOT_MODIFIED = 100, 200, 204, 304
+_INTERIM, _SUCCESS, _NO_CONTENT, _FIRST_REDIRECT, _NOT_MODIFIED, _NO_LOGIN = 100, 200, 204, 300, 304, 407
+# what OpenSSL itself reads is not among them
+_AUTHORITIES = ("REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE", "NODE_EXTRA_CA_CERTS")
 
 
 class UpstreamError(Exception):
@@ -145,6 +150,8 @@ class Upstream:
     def __init__(self) -> None:
         self._idle: defaultdict[_Origin, list[tuple[_Connection, float]]] = defaultdict(list)
         self._tls: ssl.SSLContext | None = None
+        self._proxies = getproxies_environment()
+        self._authorities = {name: os.environ[name] for name in _AUTHORITIES if os.environ.get(name)}
 
     async def send(self, method: str, address: str, path: str, headers: Mapping[str, str], body: bytes) -> Answer:
         """Forward a request; return the answer once its head has arrived.
@@ -161,15 +168,24 @@ class Upstream:
             UpstreamError: there is no answer.
         """
         origin, host, base, authorization = _parsed(address)
-        lines = [f"{method} /{(base + path).lstrip('/')} HTTP/1.1", f"host: {host}", "accept-encoding: identity"]
+        proxy, target = proxy_for(address, self._proxies), f"/{(base + path).lstrip('/')}"
+        if proxy and origin.scheme == "http":
+            target = f"http://{host}{target}"
+        lines = [f"{method} {target} HTTP/1.1", f"host: {host}", "accept-encoding: identity"]
         lines += [f"{name}: {value}" for name, value in headers.items() if name not in _NOT_FORWARDED]
         if authorization and "authorization" not in headers:
             lines.append(f"authorization: {authorization}")
         if body or method not in {"GET", "HEAD"}:
             lines.append(f"content-length: {len(body)}")
+        if proxy and origin.scheme == "http":
+            lines += _proxy_login(proxy)
         data = ("\r\n".join(lines) + "\r\n\r\n").encode("latin-1", "replace") + body
-        connection = await self._kept(origin) or await self._connect(origin)
-        return await self._ask(origin, connection, method, data)
+        connection = await self._kept(origin) or await self._connect(origin, proxy)
+        answer = await self._ask(origin, connection, method, data)
+        if proxy and answer.status == _NO_LOGIN:
+            answer.close()
+            raise UpstreamError(_LOGIN_ADVICE)
+        return answer
 
     def keep(self, origin: _Origin, connection: _Connection) -> None:
         """Keep a connection that is free."""
@@ -200,21 +216,37 @@ class Upstream:
             connection.writer.transport.abort()
         return None
 
-    async def _connect(self, origin: _Origin) -> _Connection:
-        context = None
-        if origin.scheme == "https":
-            self._tls = self._tls or ssl.create_default_context()
-            context = self._tls
+    async def _connect(self, origin: _Origin, proxy: str) -> _Connection:
+        goal = _parsed(proxy, "of the proxy ")[0] if proxy else origin
+        where = f"the proxy {goal.host}:{goal.port}: " if proxy else ""
         try:
             async with asyncio.timeout(_CONNECT_S):
                 reader, writer = await asyncio.open_connection(
-                    origin.host, origin.port, ssl=context, limit=_HEAD_BYTES * 4
+                    goal.host, goal.port, ssl=self._context(goal), limit=_HEAD_BYTES * 4
                 )
+                if proxy and origin.scheme == "https":
+                    await _tunnel(reader, writer, origin, proxy)
+                    where, tls = "", self._context(origin)
+                    await writer.start_tls(tls, server_hostname=origin.host)  # type: ignore[arg-type]  # of https
         except TimeoutError:
-            raise UpstreamError(f"no connection within {_CONNECT_S:g} seconds") from None
-        except (OSError, UnicodeError) as error:
-            raise UpstreamError(str(error) or type(error).__name__) from None
+            raise UpstreamError(f"{where}no connection within {_CONNECT_S:g} seconds") from None
+        except (OSError, EOFError, ValueError, asyncio.LimitOverrunError, UpstreamError) as error:
+            raise UpstreamError(f"{where}{str(error) or type(error).__name__}") from None
         return _Connection(reader, writer)
+
+    def _context(self, origin: _Origin) -> ssl.SSLContext | None:
+        """Return what checks the certificate of an address, by the authorities of the system and the environment."""
+        if origin.scheme != "https":
+            return None
+        if self._tls is None:
+            tls = ssl.create_default_context()
+            for name, path in self._authorities.items():
+                try:
+                    tls.load_verify_locations(**{"capath" if os.path.isdir(path) else "cafile": path})  # noqa: PTH112
+                except OSError as error:
+                    raise UpstreamError(f"{name}={path} can't be read: {error}") from None
+            self._tls = tls
+        return self._tls
 
     async def _ask(self, origin: _Origin, connection: _Connection, method: str, data: bytes) -> Answer:
         reader, writer = connection
@@ -241,9 +273,37 @@ class Upstream:
         return Answer(self, origin, connection, method, head)
 
 
+_LOGIN_ADVICE = "the proxy asks for a login (407); set it in the variable: https_proxy=http://USER:PASSWORD@HOST:PORT"
+
+
+def _proxy_login(proxy: str) -> list[str]:
+    """Return the header with the login of a proxy."""
+    login = _parsed(proxy, "of the proxy ")[3]
+    return [f"proxy-authorization: {login}"] if login else []
+
+
+async def _tunnel(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, origin: _Origin, proxy: str) -> None:
+    """Have a proxy connect to an origin: what follows passes it unread."""
+    goal = f"[{origin.host}]:{origin.port}" if ":" in origin.host else f"{origin.host}:{origin.port}"
+    lines = [f"CONNECT {goal} HTTP/1.1", f"host: {goal}", *_proxy_login(proxy)]
+    writer.write(("\r\n".join(lines) + "\r\n\r\n").encode("latin-1"))
+    status = 0
+    try:
+        status = (await _head(reader))[0]
+    finally:
+        if not _SUCCESS <= status < _FIRST_REDIRECT:
+            writer.transport.abort()
+    if not _SUCCESS <= status < _FIRST_REDIRECT:
+        raise UpstreamError(_LOGIN_ADVICE if status == _NO_LOGIN else f"it answers CONNECT by the status {status}")
+
+
 @lru_cache(maxsize=64)
-def _parsed(url: str) -> tuple[_Origin, str, str, str]:
+def _parsed(url: str, whose: str = "") -> tuple[_Origin, str, str, str]:
     """Return where a URL leads, the value of the header `host`, the path, and a login as a header.
+
+    Args:
+        url: the URL.
+        whose: whose address it is, for messages.
 
     Raises:
         UpstreamError: it is no address of a provider.
@@ -252,9 +312,9 @@ def _parsed(url: str) -> tuple[_Origin, str, str, str]:
     try:
         origin = _Origin(parts.scheme, parts.hostname or "", parts.port or (443 if parts.scheme == "https" else 80))
     except ValueError as error:
-        raise UpstreamError(f"the address can't be read: {error}") from None
+        raise UpstreamError(f"the address {whose}can't be read: {error}") from None
     if parts.scheme not in {"http", "https"} or not origin.host:
-        raise UpstreamError("the address is neither http:// nor https://")
+        raise UpstreamError(f"the address {whose}is neither http:// nor https://")
     login, _, host = parts.netloc.rpartition("@")
     authorization = ""
     if login:

@@ -1,0 +1,48 @@
+"""The proxy of the environment between the gateway and a provider; none between a target and the gateway."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from ipaddress import ip_address, ip_network
+from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
+from urllib.request import proxy_bypass_environment  # type: ignore[attr-defined]  # typeshed lacks it
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+
+def proxy_for(address: str, proxies: Mapping[str, str]) -> str:
+    """Return the URL of the proxy through which an address is reached; empty where it is reached directly.
+
+    Args:
+        address: an URL; loopback is always reached directly.
+        proxies: the proxies by scheme, and under `no` what is reached directly: hosts, domains, ports and networks.
+    """
+    parts = urlsplit(address)
+    try:
+        host, port = parts.hostname or "", parts.port or (443 if parts.scheme == "https" else 80)
+    except ValueError:
+        # a call says that the address can't be read
+        return ""
+    url = proxies.get(parts.scheme) or proxies.get("all", "")
+    if not url or f".{host}".endswith(".localhost") or proxy_bypass_environment(f"{host}:{port}", dict(proxies)):
+        return ""
+    with suppress(ValueError):
+        ip = ip_address(host)
+        if ip.is_loopback or ip.is_unspecified:
+            return ""
+        for part in proxies.get("no", "").split(","):
+            with suppress(ValueError):
+                if ip in ip_network(part.strip(), strict=False):
+                    return ""
+    return url if "://" in url else f"http://{url}"
+
+
+def route_text(address: str, proxies: Mapping[str, str]) -> str:
+    """Return what follows an address in the header: its proxy, and whether that reads what is sent."""
+    proxy = urlsplit(proxy_for(address, proxies))
+    if not proxy.netloc:
+        return ""
+    readable = "" if address.startswith("https://") else ", which can read the key, because the address is http://"
+    return f" through the proxy {proxy.scheme}://{proxy.netloc.rpartition('@')[2]}{readable}"
