@@ -69,11 +69,9 @@ class Serving:
             raise ValueError(problem)
         # now: what conftest.py files and targets set later changes nothing
         if not offline:
-            from urllib.request import getproxies_environment
+            from pytest_packbench.engine.gateway.proxies import proxies_of_environment, route_text
 
-            from pytest_packbench.engine.gateway.proxies import route_text
-
-            proxies, named = getproxies_environment(), named_upstreams(before)
+            proxies, named = proxies_of_environment(), named_upstreams(before)
             self.upstreams = {name: address + route_text(address, proxies) for name, address in named.items()}
         if not self._is_here:
             return

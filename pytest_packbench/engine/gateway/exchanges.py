@@ -44,6 +44,8 @@ KEPT_HEADERS = (
     *("request-id", "x-request-id"),
 )
 """The headers of an answer that are recorded."""
+WEBSOCKET = 101
+"""The status of a call that has become a websocket."""
 UNSUPPORTED = "unsupported_call"
 """The kind of the error of a call that can't be recorded."""
 _QUESTIONS = ("messages", "input", "contents", "prompt")
@@ -121,7 +123,7 @@ class RecordedCall:
     @property
     def uses_tokens(self) -> bool:
         """Whether it makes a model work, unlike a list of models or a count of tokens."""
-        return uses_tokens(self.method, self.path)
+        return self.status == WEBSOCKET or uses_tokens(self.method, self.path)
 
     @property
     def asks_chat_model(self) -> bool:

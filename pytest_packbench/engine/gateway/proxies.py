@@ -6,10 +6,13 @@ from contextlib import suppress
 from ipaddress import ip_address, ip_network
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
+from urllib.request import getproxies_environment as proxies_of_environment
 from urllib.request import proxy_bypass_environment  # type: ignore[attr-defined]  # typeshed lacks it
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+
+__all__ = ["proxies_of_environment", "proxy_for", "route_text"]
 
 
 def proxy_for(address: str, proxies: Mapping[str, str]) -> str:

@@ -241,6 +241,18 @@ def _http_putrequest(gateway: _Gateway, putrequest: Callable[..., Any]) -> Calla
     return stamping
 
 
+def _websocket(gateway: _Gateway, send: Callable[..., Any]) -> Callable[..., Any]:
+    def stamping(protocol: Any, request: Any) -> Any:
+        # earlier versions called it otherwise
+        if gateway.receives(getattr(protocol, "uri", None) or protocol.wsuri):
+            request.headers.update(_headers())
+        else:
+            _note_stray()
+        return send(protocol, request)
+
+    return stamping
+
+
 _HTTPX = (("Client", "send", partial(_send, 1)), ("AsyncClient", "send", partial(_send, 1)))
 # urllib3, and so requests, use http.client
 _CLIENTS: dict[str, Sequence[tuple[str, str, Callable[[_Gateway, Callable[..., Any]], Callable[..., Any]]]]] = {
@@ -248,6 +260,7 @@ _CLIENTS: dict[str, Sequence[tuple[str, str, Callable[[_Gateway, Callable[..., A
     "http.client": (("HTTPConnection", "putrequest", _http_putrequest),),
     "httpx": _HTTPX,
     "httpx2": _HTTPX,
+    "websockets.client": (("ClientProtocol", "send_request", _websocket),),
 }
 
 

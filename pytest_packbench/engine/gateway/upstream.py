@@ -18,9 +18,8 @@ from collections import defaultdict
 from functools import lru_cache
 from typing import TYPE_CHECKING, NamedTuple
 from urllib.parse import unquote_to_bytes, urlsplit
-from urllib.request import getproxies_environment
 
-from pytest_packbench.engine.gateway.proxies import proxy_for
+from pytest_packbench.engine.gateway.proxies import proxies_of_environment, proxy_for
 from pytest_packbench.engine.gateway.server import fields_of, next_chunk
 
 if TYPE_CHECKING:
@@ -42,7 +41,7 @@ _LENGTH, _IS_LENGTH = "content-length", re.compile("[0-9]{1,18}")
 _STATUS_LINE = re.compile(r"(HTTP/1\.[0-9]) ([1-9][0-9]{2})(?: [^\0\n\v\f\r]*)?")
 # some servers pad the size with blanks
 _CHUNK_LINE = re.compile(rb"([0-9A-Fa-f]{1,20})(;.*|[ \t]*)\r\n")
-_INTERIM, _SUCCESS, _NO_CONTENT, _FIRST_REDIRECT, _NOT_MODIFIED, _NO_LOGIN = 100, 200, 204, 300, 304, 407
+_SWITCHED, _SUCCESS, _NO_CONTENT, _FIRST_REDIRECT, _NOT_MODIFIED, _NO_LOGIN = 101, 200, 204, 300, 304, 407
 # what OpenSSL itself reads is not among them
 _AUTHORITIES = ("REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE", "NODE_EXTRA_CA_CERTS")
 
@@ -79,6 +78,7 @@ class Answer:
         status: its status.
         headers: its headers, names in lower case.
         length: the length of the body as it is forwarded; None where it is not known.
+        connection: what it is read from.
     """
 
     def __init__(
@@ -92,7 +92,7 @@ class Answer:
         self.status, version, self.headers = head
         self._upstream = upstream
         self._origin = origin
-        self._connection = connection
+        self.connection = connection
         connection_header = self.headers.get("connection", "").lower()
         self._keeps = "close" not in connection_header and (version == "HTTP/1.1" or "keep-alive" in connection_header)
         self._is_chunked = "transfer-encoding" in self.headers
@@ -118,13 +118,13 @@ class Answer:
         if piece:
             return piece
         if self._keeps:
-            self._upstream.keep(self._origin, self._connection)
+            self._upstream.keep(self._origin, self.connection)
         else:
             self.close()
         return b""
 
     async def _read(self) -> bytes:
-        reader = self._connection.reader
+        reader = self.connection.reader
         if self._is_chunked and not self._missing:
             self._missing = await next_chunk(reader, _CHUNK_LINE, is_first=not self._has_begun)
             self._has_begun = True
@@ -141,7 +141,7 @@ class Answer:
 
     def close(self) -> None:
         """Abandon the answer."""
-        self._connection.writer.transport.abort()
+        self.connection.writer.transport.abort()
 
 
 class Upstream:
@@ -150,7 +150,7 @@ class Upstream:
     def __init__(self) -> None:
         self._idle: defaultdict[_Origin, list[tuple[_Connection, float]]] = defaultdict(list)
         self._tls: ssl.SSLContext | None = None
-        self._proxies = getproxies_environment()
+        self._proxies = proxies_of_environment()
         self._authorities = {name: os.environ[name] for name in _AUTHORITIES if os.environ.get(name)}
 
     async def send(self, method: str, address: str, path: str, headers: Mapping[str, str], body: bytes) -> Answer:
@@ -169,7 +169,9 @@ class Upstream:
         """
         origin, host, base, authorization = _parsed(address)
         proxy, target = proxy_for(address, self._proxies), f"/{(base + path).lstrip('/')}"
-        if proxy and origin.scheme == "http":
+        switches = headers.get("upgrade", "").lower() == "websocket"
+        reads = bool(proxy) and origin.scheme == "http" and not switches
+        if reads:
             target = f"http://{host}{target}"
         lines = [f"{method} {target} HTTP/1.1", f"host: {host}", "accept-encoding: identity"]
         lines += [f"{name}: {value}" for name, value in headers.items() if name not in _NOT_FORWARDED]
@@ -177,12 +179,15 @@ class Upstream:
             lines.append(f"authorization: {authorization}")
         if body or method not in {"GET", "HEAD"}:
             lines.append(f"content-length: {len(body)}")
-        if proxy and origin.scheme == "http":
+        if reads:
             lines += _proxy_login(proxy)
+        if switches:
+            lines += ["connection: Upgrade", "upgrade: websocket"]
         data = ("\r\n".join(lines) + "\r\n\r\n").encode("latin-1", "replace") + body
-        connection = await self._kept(origin) or await self._connect(origin, proxy)
-        answer = await self._ask(origin, connection, method, data)
-        if proxy and answer.status == _NO_LOGIN:
+        kept = None if switches else await self._kept(origin)
+        connection = kept or await self._connect(origin, proxy, tunnels=bool(proxy) and not reads)
+        answer = await self._ask(origin, connection, method, data, switches=switches)
+        if reads and answer.status == _NO_LOGIN:
             answer.close()
             raise UpstreamError(_LOGIN_ADVICE)
         return answer
@@ -216,7 +221,7 @@ class Upstream:
             connection.writer.transport.abort()
         return None
 
-    async def _connect(self, origin: _Origin, proxy: str) -> _Connection:
+    async def _connect(self, origin: _Origin, proxy: str, *, tunnels: bool) -> _Connection:
         goal = _parsed(proxy, "of the proxy ")[0] if proxy else origin
         where = f"the proxy {goal.host}:{goal.port}: " if proxy else ""
         try:
@@ -224,10 +229,11 @@ class Upstream:
                 reader, writer = await asyncio.open_connection(
                     goal.host, goal.port, ssl=self._context(goal), limit=_HEAD_BYTES * 4
                 )
-                if proxy and origin.scheme == "https":
+                if tunnels:
                     await _tunnel(reader, writer, origin, proxy)
-                    where, tls = "", self._context(origin)
-                    await writer.start_tls(tls, server_hostname=origin.host)  # type: ignore[arg-type]  # of https
+                    where = ""
+                    if (tls := self._context(origin)) is not None:
+                        await writer.start_tls(tls, server_hostname=origin.host)
         except TimeoutError:
             raise UpstreamError(f"{where}no connection within {_CONNECT_S:g} seconds") from None
         except (OSError, EOFError, ValueError, asyncio.LimitOverrunError, UpstreamError) as error:
@@ -248,14 +254,16 @@ class Upstream:
             self._tls = tls
         return self._tls
 
-    async def _ask(self, origin: _Origin, connection: _Connection, method: str, data: bytes) -> Answer:
+    async def _ask(
+        self, origin: _Origin, connection: _Connection, method: str, data: bytes, *, switches: bool
+    ) -> Answer:
         reader, writer = connection
         is_answered = False
         try:
             writer.write(data)
             await writer.drain()
             head = await _head(reader)
-            while head[0] < _SUCCESS and head[0] >= _INTERIM:
+            while head[0] < _SUCCESS and not (switches and head[0] == _SWITCHED):
                 head = await _head(reader)
             is_answered = True
         except (ConnectionError, asyncio.IncompleteReadError) as error:
