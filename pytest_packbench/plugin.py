@@ -168,6 +168,13 @@ SETTINGS = (
         default="3",
     ),
     Setting(
+        "max_unseen",
+        "Start no more cases in record mode after this many that were recorded in part, because they went past the "
+        "gateway; the default is 1, and 0 never stops.",
+        "N",
+        default="1",
+    ),
+    Setting(
         "case_timeout",
         "End an attempt after this many seconds; the default is 300 in live and record mode, 60 in fixture mode.",
         "S",

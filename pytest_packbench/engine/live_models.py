@@ -25,12 +25,13 @@ from pytest_packbench.backends import (
     backend_names,
     open_backend,
 )
+from pytest_packbench.engine.offline import for_no_case
 from pytest_packbench.files import LIMITS, NUMBERS, canonical_sha256, read_regular, write_atomic
 from pytest_packbench.model.errors import describe_error, pluralize
 from pytest_packbench.model.pack import Pack, RoleModel
 from pytest_packbench.model.request import ModelAnswer, ModelRequest, Usage
 from pytest_packbench.model.result import adapter
-from pytest_packbench.model.run import MAX_UNREADABLE, STUB, RunOptions, SetupError
+from pytest_packbench.model.run import MAX_UNREADABLE, MAX_UNSEEN, STUB, RunOptions, SetupError
 from pytest_packbench.model.suite import Prices, SuiteConfig
 
 if TYPE_CHECKING:
@@ -107,6 +108,7 @@ class Ledger:
         cost: cost of all calls; None once a call had no known price.
         currency: the currency of the cost.
         unreadable: results that are unreadable for their form.
+        unseen: cases that were recorded in part.
         started: when the first attempt was due, monotonic seconds; None before.
         stopped: why no further attempt starts: the reason's name and one line; both empty while one may.
     """
@@ -124,6 +126,7 @@ class Ledger:
     cost: float | None = 0.0
     currency: str = DOLLARS
     unreadable: int = 0
+    unseen: int = 0
     started: float | None = None
     stopped: tuple[str, str] = ("", "")
     _lock: threading.Lock = field(default_factory=threading.Lock)
@@ -151,6 +154,14 @@ class Ledger:
             advice = "correct the target and start a new run, or resume this one with --packbench-max-unreadable=0"
             counted = f"{pluralize(self.unreadable, 'unreadable result')}{whose}, as many as a run may have"
             self.stop(MAX_UNREADABLE, f"{counted} (the last one: {reason}); {advice}")
+
+    def add_unseen(self, reason: str, most: int) -> None:
+        """Count a case that was recorded in part, as `add_unreadable` counts results."""
+        with self._lock:
+            self.unseen += 1
+        if most and self.unseen >= most:
+            advice = "correct it and record again, or record the others with --packbench-max-unseen=0"
+            self.stop(MAX_UNSEEN, f"{reason}; {advice}")
 
     @property
     def seconds(self) -> float:
@@ -431,7 +442,8 @@ class Meter:
         task, usage = asyncio.current_task(), None
         self._in_flight.add(task)
         try:
-            answer = await self._answer(model.backend, request, call)
+            with for_no_case():
+                answer = await self._answer(model.backend, request, call)
             usage = answer.usage
         except BackendError as error:
             usage = error.usage

@@ -31,7 +31,7 @@ from pytest_packbench.model.request import (
     VerifyRequest,
 )
 from pytest_packbench.model.run import STUB
-from pytest_packbench.model.suite import PENDING, Suite
+from pytest_packbench.model.suite import PARTIAL, PENDING, Suite
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from pytest_packbench.engine.live_models import ModelCall
     from pytest_packbench.model.case import LoadedCase
     from pytest_packbench.model.pack import Pack
-    from pytest_packbench.model.recording import Cassette, Exchange, RecordedPart, RecordedTool
+    from pytest_packbench.model.recording import Cassette, Exchange, GatewayExchange, RecordedPart, RecordedTool
 
 
 # the keys of exchanges that a model, its provider, or a target outside this process wrote
@@ -323,7 +323,17 @@ def store_recording(suite: Suite, case_id: str, data: dict[str, Any]) -> tuple[C
         path.unlink(missing_ok=True)
     else:
         write_recording(path, data)
+    suite.partial_path(case_id).unlink(missing_ok=True)
     return cassette, canonical_sha256(data)
+
+
+def partial_exchanges(suite: Suite, case_id: str) -> list[GatewayExchange]:
+    """Return the answers in a case's partial recording, which record mode need not pay for again."""
+    path = suite.partial_path(case_id)
+    with suppress(OSError, CassetteError):
+        cassette, _ = parse_cassette(read_regular(path, RECORDING), source=path.name)
+        return [each for each in cassette.gateway if (each.status, each.end) == (200, "complete")]
+    return []
 
 
 def recording_problem(suite: Suite) -> str:
@@ -339,13 +349,13 @@ def recording_problem(suite: Suite) -> str:
 
 
 def write_recording(path: Path, data: dict[str, Any]) -> None:
-    """Write a recording, whole or not at all; the folder of pending ones is ignored by git.
+    """Write a recording, whole or not at all; the folders of pending and partial ones are ignored by git.
 
     Raises:
         OSError: it can't be written.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
-    if path.parent.name == PENDING:
+    if path.parent.name in {PENDING, PARTIAL}:
         ignore = path.with_name(".gitignore")
         if not ignore.exists():
             ignore.write_text("*\n", encoding="utf-8")

@@ -90,7 +90,7 @@ _NUMBERS: dict[str, tuple[type[int | float], float, float]] = {
     **dict.fromkeys(("case_timeout", "call_timeout"), (float, 1e-3, 1e6)),
     **dict.fromkeys(("max_cost", "max_seconds"), (float, 1e-6, math.inf)),
     "temperature": (float, 0, 2),
-    **dict.fromkeys(("retries", "max_unreadable"), (int, 0, math.inf)),
+    **dict.fromkeys(("retries", "max_unreadable", "max_unseen"), (int, 0, math.inf)),
 }
 """The type, the minimum and the maximum of numbers."""
 _NEEDED = {

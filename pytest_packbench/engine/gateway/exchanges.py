@@ -263,6 +263,7 @@ class CaseTraffic:
         given_up: whether it has ended although its target goes on.
         refused: the error of the first request that the gateway does not serve.
         neighbours: the cases that were active during its calls.
+        kept: answers of an earlier recording in part, which are not asked for again.
         tasks: what answers the calls in flight, on the gateway's event loop.
     """
 
@@ -284,6 +285,7 @@ class CaseTraffic:
     given_up: bool = False
     refused: BackendError | None = None
     neighbours: set[CaseTraffic] = field(default_factory=set)
+    kept: list[GatewayExchange] = field(default_factory=list)
     tasks: dict[asyncio.Task[None], RecordedCall] = field(default_factory=dict)
 
     @property
@@ -333,6 +335,13 @@ class CaseTraffic:
         if not self.mismatch:
             self.mismatch = self._missing(call)
         return None
+
+    def take_kept(self, call: RecordedCall) -> GatewayExchange | None:
+        """Return the next answer to a call that is kept of an earlier recording; None where there is none."""
+        found = next((exchange for exchange in self.kept if self._is_of(exchange, call)), None)
+        if found is not None:
+            self.kept.remove(found)
+        return found
 
     def finish(self) -> None:
         """Report recorded exchanges that nobody asked for as a mismatch."""

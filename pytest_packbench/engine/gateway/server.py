@@ -16,6 +16,8 @@ from contextlib import suppress
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from pytest_packbench.engine.offline import own_work
+
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Container, Coroutine, Mapping
 
@@ -263,6 +265,10 @@ class LoopbackServer:
 
     def _serve(self) -> None:
         asyncio.set_event_loop(self.loop)
+        with own_work():
+            self._run()
+
+    def _run(self) -> None:
         server = self.loop.run_until_complete(
             self.loop.create_server(self._connection, sock=self._socket, backlog=1024)
         )

@@ -428,6 +428,9 @@ class Gateway:
             call.error = refused
             await _refuse(asked, _BAD_REQUEST, refused.kind, str(refused))
             return
+        if (kept := case.take_kept(call)) is not None:
+            await self._repeat(kept, asked)
+            return
         if cache is None or asked.request.is_websocket:
             await self._forward(asked, counted=True)
             return

@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import quote, unquote, urlsplit
 from weakref import WeakValueDictionary, ref
 
-from pytest_packbench.engine.offline import caller_location, carry_pool_work, current_task, replace
+from pytest_packbench.engine.offline import caller_location, carry_pool_work, current_task, note_request, replace
 
 if TYPE_CHECKING:
     import asyncio
@@ -186,8 +186,9 @@ def _noting_start(start: Callable[..., Any]) -> Callable[..., Any]:
     return noting
 
 
-def _note_stray() -> None:
+def _note_stray(host: str, port: int | None, scheme: str = "http") -> None:
     """Note a request that goes past the gateway, so that nobody counts it."""
+    note_request(host, port or (443 if scheme == "https" else 80))
     if (stamp := _CURRENT.get()) is not None:
         stamp.strayed = True
 
@@ -223,7 +224,7 @@ def _send(position: int, gateway: _Gateway, send: Callable[..., Any]) -> Callabl
         if gateway.receives(request.url):
             _set_headers(request.headers)
         else:
-            _note_stray()
+            _note_stray(request.url.host, request.url.port, request.url.scheme)
         return send(*arguments, **options)
 
     return stamping
@@ -236,7 +237,7 @@ def _http_putrequest(gateway: _Gateway, putrequest: Callable[..., Any]) -> Calla
             for name, value in _headers().items():
                 connection.putheader(name, value)
         else:
-            _note_stray()
+            _note_stray(connection.host, connection.port)
 
     return stamping
 
@@ -244,10 +245,11 @@ def _http_putrequest(gateway: _Gateway, putrequest: Callable[..., Any]) -> Calla
 def _websocket(gateway: _Gateway, send: Callable[..., Any]) -> Callable[..., Any]:
     def stamping(protocol: Any, request: Any) -> Any:
         # earlier versions called it otherwise
-        if gateway.receives(getattr(protocol, "uri", None) or protocol.wsuri):
+        url = getattr(protocol, "uri", None) or protocol.wsuri
+        if gateway.receives(url):
             request.headers.update(_headers())
         else:
-            _note_stray()
+            _note_stray(url.host, url.port)
         return send(protocol, request)
 
     return stamping
