@@ -676,7 +676,7 @@ def _recorded_in_part(context: SuiteContext, loaded: LoadedCase, state: AttemptS
         recording = recording_of(context, loaded, state) if state.trial == 0 else None
         if recording is not None and not _secret_in(recording, context, loaded, state):
             write_recording(context.suite.partial_path(case_id), recording)
-    places = [f"{goal} ({max(counts)} x, {place})" for goal, (*counts, place) in state.unseen.items()]
+    places = [f"{goal} ({max(1, *counts)} x, {place})" for goal, (*counts, place) in state.unseen.items()]
     problem = f"recorded in part: offline, the target can't reach {places[0]}"
     message = f"{problem}{f' and {len(places) - 1} more' if places[1:] else ''}; {_UNSEEN_ADVICE}"
     if context.live is not None:

@@ -119,8 +119,6 @@ class _Claim(NamedTuple):
 
 
 _STARTED_BY, _GIVEN_BY = "_packbench_started_by", "_packbench_given_by"
-# by thread, the case that gave it something last
-_GIVEN: dict[int, _GuardedCase] = {}
 _NO_THREAD = SimpleNamespace()
 # whether fixture mode has begun
 _WALLED: list[bool] = []
@@ -262,7 +260,7 @@ def _owner() -> _GuardedCase | None:
         owner = _NO_CASE if _library() in _TRACERS else vars(_this_thread()).get(_STARTED_BY)
     if owner is None and not _is_exempt():
         loops = getattr(sys.modules.get("asyncio"), "_get_running_loop", bool)()
-        owner = _ANY if loops or _GIVEN.get(ident) in [_ANY, *_ACTIVE] else None
+        owner = _ANY if loops or vars(_this_thread()).get(_GIVEN_BY) in [_ANY, *_ACTIVE] else None
     return owner
 
 
@@ -310,7 +308,7 @@ def _work_for(claim: _Claim, function: Callable[..., Any], /, *arguments: Any, *
     before = _CLAIMS.get(ident)
     _CLAIMS[ident] = claim
     # what the thread was given was this work
-    _GIVEN.pop(ident, None)
+    vars(_this_thread()).pop(_GIVEN_BY, None)
     try:
         return function(*arguments, **options)
     finally:
@@ -622,7 +620,7 @@ def _give(shared: Any) -> None:
 def _take(shared: Any) -> None:
     """Note the case that gave this thread something."""
     if (giver := vars(shared).get(_GIVEN_BY)) is not None:
-        _GIVEN[threading.get_ident()] = giver
+        vars(threading.current_thread())[_GIVEN_BY] = giver
 
 
 def _giving(notify: Callable[..., Any]) -> Callable[..., Any]:
