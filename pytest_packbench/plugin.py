@@ -168,11 +168,11 @@ SETTINGS = (
         default="3",
     ),
     Setting(
-        "max_unseen",
-        "Start no more cases in record mode after this many that were recorded in part, because they went past the "
-        "gateway; the default is 1, and 0 never stops.",
-        "N",
-        default="1",
+        "unseen",
+        "What record mode does after a case that was recorded in part, because it went past the gateway: stop "
+        "(default), or continue with the others.",
+        {"choices": ["stop", "continue"]},
+        default="stop",
     ),
     Setting(
         "case_timeout",

@@ -66,7 +66,7 @@ from pytest_packbench.model.result import (
     timestamp_now,
     with_unknown_keys,
 )
-from pytest_packbench.model.run import STUB
+from pytest_packbench.model.run import STUB, UNSEEN
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Sequence
@@ -671,16 +671,17 @@ async def _call_target(
 
 def _recorded_in_part(context: SuiteContext, loaded: LoadedCase, state: AttemptState) -> Failure:
     """Keep what the gateway saw of a case that went past it, and start no more cases."""
-    case_id, limit = loaded.case.id, context.options.max_unseen
+    case_id = loaded.case.id
     with suppress(UnrecordableError, OSError):
         recording = recording_of(context, loaded, state) if state.trial == 0 else None
         if recording is not None and not _secret_in(recording, context, loaded, state):
             write_recording(context.suite.partial_path(case_id), recording)
-    places = [f"{goal} ({max(1, *counts)} x, {place})" for goal, (*counts, place) in state.unseen.items()]
+    places = [f"{goal} ({count or 1} x, {place})" for goal, (count, place) in state.unseen.items()]
     problem = f"recorded in part: offline, the target can't reach {places[0]}"
     message = f"{problem}{f' and {len(places) - 1} more' if places[1:] else ''}; {_UNSEEN_ADVICE}"
-    if context.live is not None:
-        context.live.ledger.add_unseen(f"case {case_id}: {problem}", limit)
+    if context.live is not None and context.options.unseen == "stop":
+        advice = "correct it and record again, or record the others with --packbench-unseen=continue"
+        context.live.ledger.stop(UNSEEN, f"case {case_id}: {problem}; {advice}")
     return Failure(kind="recorded_in_part", message=message, details=tuple(places))
 
 

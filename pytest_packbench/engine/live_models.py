@@ -31,7 +31,7 @@ from pytest_packbench.model.errors import describe_error, pluralize
 from pytest_packbench.model.pack import Pack, RoleModel
 from pytest_packbench.model.request import ModelAnswer, ModelRequest, Usage
 from pytest_packbench.model.result import adapter
-from pytest_packbench.model.run import MAX_UNREADABLE, MAX_UNSEEN, STUB, RunOptions, SetupError
+from pytest_packbench.model.run import MAX_UNREADABLE, STUB, RunOptions, SetupError
 from pytest_packbench.model.suite import Prices, SuiteConfig
 
 if TYPE_CHECKING:
@@ -108,7 +108,6 @@ class Ledger:
         cost: cost of all calls; None once a call had no known price.
         currency: the currency of the cost.
         unreadable: results that are unreadable for their form.
-        unseen: cases that were recorded in part.
         started: when the first attempt was due, monotonic seconds; None before.
         stopped: why no further attempt starts: the reason's name and one line; both empty while one may.
     """
@@ -126,7 +125,6 @@ class Ledger:
     cost: float | None = 0.0
     currency: str = DOLLARS
     unreadable: int = 0
-    unseen: int = 0
     started: float | None = None
     stopped: tuple[str, str] = ("", "")
     _lock: threading.Lock = field(default_factory=threading.Lock)
@@ -154,14 +152,6 @@ class Ledger:
             advice = "correct the target and start a new run, or resume this one with --packbench-max-unreadable=0"
             counted = f"{pluralize(self.unreadable, 'unreadable result')}{whose}, as many as a run may have"
             self.stop(MAX_UNREADABLE, f"{counted} (the last one: {reason}); {advice}")
-
-    def add_unseen(self, reason: str, most: int) -> None:
-        """Count a case that was recorded in part, as `add_unreadable` counts results."""
-        with self._lock:
-            self.unseen += 1
-        if most and self.unseen >= most:
-            advice = "correct it and record again, or record the others with --packbench-max-unseen=0"
-            self.stop(MAX_UNSEEN, f"{reason}; {advice}")
 
     @property
     def seconds(self) -> float:

@@ -46,8 +46,8 @@ if TYPE_CHECKING:
 
     Carrier = Callable[[Callable[..., Any]], Callable[..., Any]]
     """Returns a function that runs the given one on behalf of the thread that calls the carrier."""
-    Unseen = dict[str, tuple[int, int, str]]
-    """By `HOST:PORT`: how many connections and requests went there, and whose code made the first."""
+    Unseen = dict[str, tuple[int, str]]
+    """By `HOST:PORT`: how many connections were made, and by which place in the code the first one."""
 
 # the kernel's own interfaces, and sockets within the machine, which event loops need
 _LOCAL = frozenset(getattr(socket, name) for name in ("AF_UNIX", "AF_NETLINK", "AF_ALG") if hasattr(socket, name))
@@ -192,7 +192,7 @@ def _refuse(action: str, address: Any = (), *, is_process: bool = False) -> None
         raise OfflineError(text)
     place, goal = caller_location(), _goal(address)
     if any(case.unseen is not None for case in [*cases, *_ACTIVE]):
-        _note_unseen(cases, goal, place, connections=not action.startswith("look-up"))
+        _note_unseen(cases, goal, place, int(not action.startswith("look-up")))
     elif cases:
         raise _violation(cases, owner, action, place, goal)
     elif suspects and not _is_exempt():
@@ -229,17 +229,17 @@ def _goal(address: Any) -> str:
     return ":".join([_NAMES.get(host, host), *port])
 
 
-def _note_unseen(cases: list[_GuardedCase], goal: str, place: str, *, connections: int = 0, requests: int = 0) -> None:
+def _note_unseen(cases: list[_GuardedCase], goal: str, place: str, count: int) -> None:
     for case in cases:
         if goal and case.unseen is not None and goal not in case.unneeded:
-            before = case.unseen.get(goal, (0, 0, place or _what()))
-            case.unseen[goal] = before[0] + connections, before[1] + requests, before[2]
+            before, first = case.unseen.get(goal, (0, place or _what()))
+            case.unseen[goal] = before + count, first
 
 
 def note_request(host: str, port: int) -> None:
     """Note a request that goes past the gateway, on a connection that may have been opened before the case."""
     if (owner := _owner()) is not None and (host, port) not in _SERVED:
-        _note_unseen([owner], f"{host}:{port}", caller_location(), requests=1)
+        _note_unseen([owner], f"{host}:{port}", caller_location(), 0)
 
 
 def take_refused() -> list[str]:
@@ -352,8 +352,7 @@ def offline(
         The violations so far, one line each: a target may ignore the `OfflineError` that each raised.
     """
     watch()
-    if unseen is None:
-        _WALLED.append(True)
+    _WALLED[:] = [True] * (unseen is None) or _WALLED
     case = _GuardedCase(case_id, suite, allow_processes, advice, unneeded, unseen)
     token = _CURRENT.set(case)
     ident, before = threading.get_ident(), None
@@ -614,7 +613,8 @@ def _watch() -> None:
 
 def _give(shared: Any) -> None:
     """Note the case for which something that threads share is changed."""
-    vars(shared)[_GIVEN_BY] = _owner()
+    if (owner := _owner()) is not None:
+        vars(shared)[_GIVEN_BY] = owner
 
 
 def _take(shared: Any) -> None:

@@ -216,7 +216,7 @@ def test_all_cases_are_recorded_in_part_where_that_is_asked_for(
     prepared: Project, model: Model, elsewhere: FakeServer
 ) -> None:
     write_pipeline(prepared, elsewhere, PIPELINES["urllib"])
-    result = prepared.run_toy(TARGET, RECORD, "--packbench-max-unseen=0")
+    result = prepared.run_toy(TARGET, RECORD, "--packbench-unseen=continue")
     result.assert_outcomes(errors=2)
     assert result.ret == 1
     assert len(model.requests) == 2

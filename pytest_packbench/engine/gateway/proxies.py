@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from contextlib import suppress
-from ipaddress import ip_address, ip_network
+from ipaddress import ip_address
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 from urllib.request import getproxies_environment as proxies_of_environment
@@ -20,7 +20,7 @@ def proxy_for(address: str, proxies: Mapping[str, str]) -> str:
 
     Args:
         address: an URL; loopback is always reached directly.
-        proxies: the proxies by scheme, and under `no` what is reached directly: hosts, domains, ports and networks.
+        proxies: the proxies by scheme, and under `no` what is reached directly: hosts, domains and ports.
     """
     parts = urlsplit(address)
     try:
@@ -33,12 +33,9 @@ def proxy_for(address: str, proxies: Mapping[str, str]) -> str:
         return ""
     with suppress(ValueError):
         ip = ip_address(host)
+        # who asks 0.0.0.0 asks this machine
         if ip.is_loopback or ip.is_unspecified:
             return ""
-        for part in proxies.get("no", "").split(","):
-            with suppress(ValueError):
-                if ip in ip_network(part.strip(), strict=False):
-                    return ""
     return url if "://" in url else f"http://{url}"
 
 

@@ -229,11 +229,15 @@ class Upstream:
                 reader, writer = await asyncio.open_connection(
                     goal.host, goal.port, ssl=self._context(goal), limit=_HEAD_BYTES * 4
                 )
-                if tunnels:
-                    await _tunnel(reader, writer, origin, proxy)
-                    where = ""
-                    if (tls := self._context(origin)) is not None:
+                try:
+                    if tunnels:
+                        await _tunnel(reader, writer, origin, proxy)
+                        where = ""
+                    if tunnels and (tls := self._context(origin)) is not None:
                         await writer.start_tls(tls, server_hostname=origin.host)
+                except BaseException:
+                    writer.transport.abort()
+                    raise
         except TimeoutError:
             raise UpstreamError(f"{where}no connection within {_CONNECT_S:g} seconds") from None
         except (OSError, EOFError, ValueError, asyncio.LimitOverrunError, UpstreamError) as error:
@@ -248,7 +252,7 @@ class Upstream:
             tls = ssl.create_default_context()
             for name, path in self._authorities.items():
                 try:
-                    tls.load_verify_locations(**{"capath" if os.path.isdir(path) else "cafile": path})  # noqa: PTH112
+                    tls.load_verify_locations(path)
                 except OSError as error:
                     raise UpstreamError(f"{name}={path} can't be read: {error}") from None
             self._tls = tls
@@ -295,12 +299,7 @@ async def _tunnel(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, or
     goal = f"[{origin.host}]:{origin.port}" if ":" in origin.host else f"{origin.host}:{origin.port}"
     lines = [f"CONNECT {goal} HTTP/1.1", f"host: {goal}", *_proxy_login(proxy)]
     writer.write(("\r\n".join(lines) + "\r\n\r\n").encode("latin-1"))
-    status = 0
-    try:
-        status = (await _head(reader))[0]
-    finally:
-        if not _SUCCESS <= status < _FIRST_REDIRECT:
-            writer.transport.abort()
+    status = (await _head(reader))[0]
     if not _SUCCESS <= status < _FIRST_REDIRECT:
         raise UpstreamError(_LOGIN_ADVICE if status == _NO_LOGIN else f"it answers CONNECT by the status {status}")
 
