@@ -40,7 +40,7 @@ from weakref import WeakKeyDictionary, finalize
 
 if TYPE_CHECKING:
     import asyncio
-    from collections.abc import Callable, Container, Iterator
+    from collections.abc import Callable, Iterable, Iterator
 
     from pytest_packbench.engine.scheduler import CapturedOutput
 
@@ -100,7 +100,7 @@ class _GuardedCase:
     suite: object
     allow_processes: bool
     advice: str
-    unneeded: Container[str] = ()
+    unneeded: frozenset[str] = frozenset()
     unseen: Unseen | None = None
     over: bool = False
     violations: list[str] = field(default_factory=list)
@@ -193,11 +193,11 @@ def _refuse(action: str, address: Any = (), *, is_process: bool = False) -> None
         text = f"fixture mode is offline, but an object that was left until the interpreter's exit tried: {action}"
         print(f"packbench: {text}", file=sys.stderr)  # noqa: T201 - pytest has ended
         raise OfflineError(text)
-    place, goal = caller_location(), _goal(address)
+    place, goals = caller_location(), _goals(address)
     if any(case.unseen is not None for case in [*cases, *_ACTIVE]):
-        _note_unseen(cases, goal, place, int(not action.startswith("look-up")))
+        _note_unseen(cases, goals, place, int(not action.startswith("look-up")))
     elif cases:
-        raise _violation(cases, owner, action, place, goal)
+        raise _violation(cases, owner, action, place, goals)
     elif suspects and not _is_exempt():
         text = f"{_what()} ({_library()}) tried: {action}{place and f' at {place}'}"
         _REFUSED[text] = _REFUSED.get(text, 0) + 1
@@ -205,7 +205,7 @@ def _refuse(action: str, address: Any = (), *, is_process: bool = False) -> None
 
 
 def _violation(
-    cases: list[_GuardedCase], owner: _GuardedCase | None, action: str, place: str, goal: str
+    cases: list[_GuardedCase], owner: _GuardedCase | None, action: str, place: str, goals: list[str]
 ) -> OfflineError:
     """Note a violation of cases; return its error."""
     is_process = action.startswith("child process")
@@ -219,30 +219,32 @@ def _violation(
     text = f"fixture mode is offline, but {culprit} tried: {action}{place and f' at {place}'}; {advice}"
     for case in cases:
         message = f"case {case.case}: {text}"
-        if len(case.violations) < _MAX_NOTED and goal not in case.unneeded:
+        if len(case.violations) < _MAX_NOTED and case.unneeded.isdisjoint(goals):
             case.violations.append(message)
         if case.over:
             note_late(case.suite, case.case, message)
     return OfflineError(f"case {cases[0].case}: {text}")
 
 
-def _goal(address: Any) -> str:
-    """Return where something leads to: `HOST:PORT`, with the name that was looked up."""
-    host, *port = map(str, address[:2]) if isinstance(address, tuple) and address else ("",)
-    return ":".join([_NAMES.get(host, host), *port])
+def _goals(address: Any) -> list[str]:
+    """Return where something leads to: `HOST:PORT`, with the name that was looked up, and without; none if nowhere."""
+    if not isinstance(address, tuple) or not address:
+        return []
+    host, *port = map(str, address[:2])
+    return [":".join([name, *port]) for name in (_NAMES.get(host, host), host)]
 
 
-def _note_unseen(cases: list[_GuardedCase], goal: str, place: str, count: int) -> None:
+def _note_unseen(cases: list[_GuardedCase], goals: list[str], place: str, count: int) -> None:
     for case in cases:
-        if goal and case.unseen is not None and goal not in case.unneeded:
-            before, first = case.unseen.get(goal, (0, place or _what()))
-            case.unseen[goal] = before + count, first
+        if goals and case.unseen is not None and case.unneeded.isdisjoint(goals):
+            before, first = case.unseen.get(goals[0], (0, place or _what()))
+            case.unseen[goals[0]] = before + count, first
 
 
 def note_request(host: str, port: int) -> None:
     """Note a request that goes past the gateway, on a connection that may have been opened before the case."""
     if (owner := _owner()) is not None and (host, port) not in _SERVED:
-        _note_unseen([owner], f"{host}:{port}", caller_location(), 0)
+        _note_unseen([owner], _goals((host, port)), caller_location(), 0)
 
 
 def take_refused() -> list[str]:
@@ -335,7 +337,7 @@ def offline(
     suite: object = None,
     shares_thread: bool = False,
     advice: str = ADVICE,
-    unneeded: Container[str] = (),
+    unneeded: Iterable[str] = (),
     unseen: Unseen | None = None,
 ) -> Iterator[list[str]]:
     """Refuse network and child processes while the block runs; blocks of several cases may run concurrently.
@@ -356,7 +358,7 @@ def offline(
     """
     watch()
     _WALLED[:] = [True] * (unseen is None) or _WALLED
-    case = _GuardedCase(case_id, suite, allow_processes, advice, unneeded, unseen)
+    case = _GuardedCase(case_id, suite, allow_processes, advice, frozenset(unneeded), unseen)
     token = _CURRENT.set(case)
     ident, before = threading.get_ident(), None
     if not shares_thread:
