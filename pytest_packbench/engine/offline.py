@@ -23,9 +23,9 @@ In Python 3.11 no audit event tells that work is started for later, and in no ve
 
 from __future__ import annotations
 
+import _queue  # whose queue the module `queue` takes over, which few runs need
 import inspect
 import os
-import queue
 import re
 import socket
 import sys
@@ -616,7 +616,8 @@ def _watch() -> None:
     replace(threading.Condition, "notify", _giving)
     for name in ("__enter__", "wait"):
         replace(threading.Condition, name, _taking)
-    vars(queue)["SimpleQueue"] = _Queue
+    for module in filter(None, (_queue, sys.modules.get("queue"))):
+        vars(module)["SimpleQueue"] = _Queue
     _CARRIERS.append(_work_for_owner)
     _watch_pools()
     with suppress(ImportError):
@@ -654,7 +655,7 @@ def _taking(enter: Callable[..., Any]) -> Callable[..., Any]:
     return taking
 
 
-class _Queue(queue.SimpleQueue[Any]):
+class _Queue(_queue.SimpleQueue[Any]):
     """A simple queue that tells what a case gave to a thread, as others do by their conditions."""
 
     def put(self, *arguments: Any, **options: Any) -> None:

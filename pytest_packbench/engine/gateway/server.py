@@ -82,14 +82,7 @@ class Reply:
         dropped: whether the connection is to be closed, because the answer is not complete.
     """
 
-    def __init__(
-        self,
-        writer: asyncio.StreamWriter,
-        *,
-        method: str,
-        is_old: bool,
-        reader: asyncio.StreamReader | None = None,
-    ) -> None:
+    def __init__(self, writer: asyncio.StreamWriter, *, method: str, is_old: bool, reader: Any = None) -> None:
         self.started = False
         self.dropped = False
         self.closes = is_old
@@ -156,15 +149,12 @@ class Reply:
         self.start(_SWITCHED, {"connection": "Upgrade", "upgrade": "websocket", **headers})
         self.closes = True
         await self.write(b"")
-        pipes = [
-            asyncio.ensure_future(_pass_on(source, goal))
-            for source, goal in ((self._reader, writer), (reader, self._writer))
-        ]
+        sending = asyncio.ensure_future(_pass_on(self._reader, writer))
         try:
-            await asyncio.wait(pipes, return_when=asyncio.FIRST_COMPLETED)
+            # a client that leaves cancels this
+            await _pass_on(reader, self._writer)
         finally:
-            for pipe in pipes:
-                pipe.cancel()
+            sending.cancel()
             writer.transport.abort()
 
     def drop(self) -> None:

@@ -468,7 +468,8 @@ class Gateway:
         call.cost_usd = None
         try:
             path = path.removeprefix(provider.stripped)
-            answer = await self._upstream.send(request.method, address, path, request.headers, request.body)
+            asks = (request.method, address, path, request.headers, request.body)
+            answer = await self._upstream.send(*asks, switches=request.is_websocket)
             call.status = answer.status
             call.headers = {header: answer.headers[header] for header in KEPT_HEADERS if header in answer.headers}
             last = await self._pass_on(answer, reply, call)

@@ -153,7 +153,16 @@ class Upstream:
         self._proxies = proxies_of_environment()
         self._authorities = {name: os.environ[name] for name in _AUTHORITIES if os.environ.get(name)}
 
-    async def send(self, method: str, address: str, path: str, headers: Mapping[str, str], body: bytes) -> Answer:
+    async def send(
+        self,
+        method: str,
+        address: str,
+        path: str,
+        headers: Mapping[str, str],
+        body: bytes,
+        *,
+        switches: bool = False,
+    ) -> Answer:
         """Forward a request; return the answer once its head has arrived.
 
         Args:
@@ -163,13 +172,13 @@ class Upstream:
             path: the path below that of the address, with the query.
             headers: the client's headers; those of the connection are not forwarded.
             body: the body.
+            switches: whether it asks for a websocket.
 
         Raises:
             UpstreamError: there is no answer.
         """
         origin, host, base, authorization = _parsed(address)
         proxy, target = proxy_for(address, self._proxies), f"/{(base + path).lstrip('/')}"
-        switches = headers.get("upgrade", "").lower() == "websocket"
         reads = bool(proxy) and origin.scheme == "http" and not switches
         if reads:
             target = f"http://{host}{target}"
