@@ -1045,7 +1045,8 @@ def _is_more(old: Any, new: Any) -> bool:
 
 
 def _is_less(old: Any, new: Any) -> bool:
-    return _is_more(new, old)
+    # an earlier version may not have known what is empty now
+    return new == [] or _is_more(new, old)
 
 
 def _is_higher(old: Any, new: Any) -> bool:
