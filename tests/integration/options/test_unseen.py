@@ -1,4 +1,4 @@
-"""Record mode states what went past the gateway, keeps what was paid for, and spends no more; tracers do not count."""
+"""`--packbench-unseen`: record mode states what went past the gateway, keeps what was paid for, and spends no more."""
 
 from __future__ import annotations
 
