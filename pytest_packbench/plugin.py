@@ -168,6 +168,13 @@ SETTINGS = (
         default="3",
     ),
     Setting(
+        "unseen",
+        "What record mode does after a case that was recorded in part, because it went past the gateway: stop "
+        "(default), or continue with the others.",
+        {"choices": ["stop", "continue"]},
+        default="stop",
+    ),
+    Setting(
         "case_timeout",
         "End an attempt after this many seconds; the default is 300 in live and record mode, 60 in fixture mode.",
         "S",

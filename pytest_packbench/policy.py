@@ -1045,7 +1045,8 @@ def _is_more(old: Any, new: Any) -> bool:
 
 
 def _is_less(old: Any, new: Any) -> bool:
-    return _is_more(new, old)
+    # an earlier version may not have known what is empty now
+    return new == [] or _is_more(new, old)
 
 
 def _is_higher(old: Any, new: Any) -> bool:
@@ -1081,7 +1082,7 @@ _RULES: tuple[tuple[Any, ...], ...] = (
     ("config/thresholds(/.*)?", "threshold {}", _is_higher),
     ("config/trials(/.*)?", "trials rule changed", _becomes("all")),
     ("config/unknown_keys", "unknown keys ignored", _becomes("refuse")),
-    ("config/(ignore|recording/ignore_headers)", "ignored", _is_less),
+    ("config/(ignore|recording/(ignore_headers|unseen))", "ignored", _is_less),
     ("config/gates/[^/]*", "gate removed", _is_new),
     ("config/gates/.*/must_pass", "gate loosened", _is_more),
     ("config/gates/.*/(min|min_mean_change|confidence)", "gate loosened", _is_new, _is_higher),

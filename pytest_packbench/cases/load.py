@@ -54,7 +54,7 @@ from pytest_packbench.model.errors import (
     unreadable,
     validation_problems,
 )
-from pytest_packbench.model.suite import CONFIG_NAME, CONTROLS, FIXTURES, IGNORED, PENDING, Suite, SuiteConfig
+from pytest_packbench.model.suite import CONFIG_NAME, CONTROLS, FIXTURES, IGNORED, PARTIAL, PENDING, Suite, SuiteConfig
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -72,7 +72,7 @@ UNSTATED_ADVICE = "delete it and record the case again, or write into it what it
 
 
 # they may be links, within the project
-_FOLDERS = ("cases", FIXTURES, f"{FIXTURES}/{CONTROLS}", f"{FIXTURES}/{PENDING}")
+_FOLDERS = ("cases", FIXTURES, f"{FIXTURES}/{CONTROLS}", f"{FIXTURES}/{PENDING}", f"{FIXTURES}/{PARTIAL}")
 _STRING = rb'(?s)"(?:[^"\\]++|\\.)*+"'
 _NAMED = 2
 _FIELD_NAMES: dict[frozenset[str], set[str]] = {}

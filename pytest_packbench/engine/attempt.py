@@ -16,16 +16,18 @@ from pydantic import ValidationError
 
 from pytest_packbench.cases.finder import find_recording
 from pytest_packbench.cases.load import load_recording
-from pytest_packbench.engine.offline import offline
+from pytest_packbench.engine.offline import ADVICE, offline
 from pytest_packbench.engine.recordings import (
     Replay,
     UnrecordableError,
     check_belongs,
     check_conditions,
+    partial_exchanges,
     record_again,
     recorded_answers,
     recording_of,
     store_recording,
+    write_recording,
 )
 from pytest_packbench.engine.targets import release_pools
 from pytest_packbench.engine.time_limit import ProcessState, TimeLimit, timed_out
@@ -64,7 +66,7 @@ from pytest_packbench.model.result import (
     timestamp_now,
     with_unknown_keys,
 )
-from pytest_packbench.model.run import STUB
+from pytest_packbench.model.run import STUB, UNSEEN
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Sequence
@@ -72,6 +74,7 @@ if TYPE_CHECKING:
     from pytest_packbench.engine.contexts import SuiteContext
     from pytest_packbench.engine.gateway import CaseTraffic, RecordedCall
     from pytest_packbench.engine.live_models import CallLimit, LiveModels, Meter, ModelCall
+    from pytest_packbench.engine.offline import Unseen
     from pytest_packbench.engine.targets import RunInThread
     from pytest_packbench.model.case import LoadedCase
     from pytest_packbench.model.recording import Cassette, ExchangeUsage
@@ -190,6 +193,10 @@ _GOES_PAST = (
     "other calls of the case are recorded: if this is a model call, its client has a fixed address; leave that out of "
     "the code, so that the client reads its variable (such as OPENAI_BASE_URL), and record again"
 )
+_UNSEEN_ADVICE = (
+    'lead the client of a model to the gateway, as by base_url=os.environ["OPENAI_BASE_URL"]; or name in suite.yaml '
+    "what the target does without offline (recording: {unseen: [HOST:PORT]}); what was recorded is kept"
+)
 # `json.dumps` creates one at each call
 _STRICT_ENCODER = json.JSONEncoder(allow_nan=False)
 
@@ -247,6 +254,7 @@ class AttemptState:
         ended: whether `end` has checked the result, and stated which model answered.
         recording: the cassette that record mode writes, as plain JSON.
         violations: what the target tried although fixture mode is offline.
+        unseen: where it led past the gateway while it was recorded.
         stale: whether the prompt has changed since the recording.
         remark: what else has changed since the recording, in one line; empty if nothing has.
         calls: the number of model calls.
@@ -288,6 +296,7 @@ class AttemptState:
     ended: bool = False
     recording: dict[str, Any] | None = None
     violations: list[str] = field(default_factory=list)
+    unseen: Unseen = field(default_factory=dict)
     stale: bool = False
     remark: str = ""
     calls: int = 0
@@ -421,8 +430,11 @@ def end(context: SuiteContext, loaded: LoadedCase, state: AttemptState) -> None:
             state.violations += violations
     if state.is_checked and state.violations:
         # whatever the target, or a method of its exception, made of it
-        state.failure = Failure(kind="offline", message=state.violations[0])
+        first, *others = dict.fromkeys(state.violations)
+        state.failure = Failure(kind="offline", message=first, details=tuple(others))
     attribute(context, state)
+    if state.failure is None and state.unseen:
+        state.failure = _recorded_in_part(context, loaded, state)
     state.timestamp = state.timestamp or timestamp_now()
     if state.failure is None and context.options.mode == "record" and state.trial == 0:
         # settling it says why there is none
@@ -609,6 +621,8 @@ def _meter(context: SuiteContext, loaded: LoadedCase, state: AttemptState, live:
         state.traffic = context.serving.open_case(context.suite, loaded.case.id, trial=state.trial)
     if state.traffic is not None:
         state.traffic.limit = state.limit
+        if context.options.mode == "record":
+            state.traffic.kept = partial_exchanges(context.suite, loaded.case.id)
     state.meter = live.meter(state.trial, state.limit) if context.asks_model else None
     if state.meter is not None:
         return state.meter
@@ -655,6 +669,22 @@ async def _call_target(
             _check(context, loaded, state)
 
 
+def _recorded_in_part(context: SuiteContext, loaded: LoadedCase, state: AttemptState) -> Failure:
+    """Keep what the gateway saw of a case that went past it, and start no more cases."""
+    case_id = loaded.case.id
+    with suppress(UnrecordableError, OSError):
+        recording = recording_of(context, loaded, state) if state.trial == 0 else None
+        if recording is not None and not _secret_in(recording, context, loaded, state):
+            write_recording(context.suite.partial_path(case_id), recording)
+    places = [f"{goal} ({count or 1} x, {place})" for goal, (count, place) in state.unseen.items()]
+    problem = f"recorded in part: offline, the target can't reach {places[0]}"
+    message = f"{problem}{f' and {len(places) - 1} more' if places[1:] else ''}; {_UNSEEN_ADVICE}"
+    if context.live is not None and context.options.unseen == "stop":
+        advice = "correct it and record again, or record the others with --packbench-unseen=continue"
+        context.live.ledger.stop(UNSEEN, f"case {case_id}: {problem}; {advice}")
+    return Failure(kind="recorded_in_part", message=message, details=tuple(places))
+
+
 def _leave_target(context: SuiteContext, state: AttemptState) -> None:
     """Make an attempt whose time was up an error, whatever the target made of that."""
     where = user_frames(state.raised) if state.raised is not None else ()
@@ -697,16 +727,23 @@ def _traffic_of(context: SuiteContext, state: AttemptState) -> AbstractContextMa
 def _guard(
     context: SuiteContext, state: AttemptState, *, shares_thread: bool = False
 ) -> AbstractContextManager[list[str]]:
-    if context.live is not None or state.verify_context is None:
+    if state.verify_context is None:
         return nullcontext([])
-    advice = {"advice": _GOES_PAST} if state.traffic is not None and state.traffic.has_recording else {}
+    unseen = None
+    if context.live is not None:
+        if context.options.mode != "record" or state.traffic is None or context.caller.opaque:
+            return nullcontext([])
+        unseen = state.unseen
+    has_recording = state.traffic is not None and state.traffic.has_recording
     return offline(
         state.owner or state.verify_context.case_id,
         suite=context.suite,
         # this package starts the program of a target
         allow_processes=context.options.allow_processes or context.caller.opaque,
         shares_thread=shares_thread,
-        **advice,
+        advice=_GOES_PAST if has_recording else ADVICE,
+        unneeded=context.suite.config.recording.unseen,
+        unseen=unseen,
     )
 
 

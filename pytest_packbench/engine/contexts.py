@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
+from pytest_packbench.engine.offline import watch
 from pytest_packbench.engine.recordings import REFERENCE, Part, guard_name, judges_of, parts_of
 from pytest_packbench.engine.targets import TargetCaller, as_target, find_target, import_object
 from pytest_packbench.model.errors import describe_error
@@ -137,6 +138,8 @@ class SuiteContexts:
         self._serve_late = serve_late
         self._packs: dict[str, Pack] = {}
         self._opened: dict[tuple[str, bool], SuiteContext] = {}
+        if options.mode != "live":
+            watch()
 
     @cached_property
     def clients(self) -> Clients:

@@ -25,6 +25,7 @@ from pytest_packbench.backends import (
     backend_names,
     open_backend,
 )
+from pytest_packbench.engine.offline import for_no_case
 from pytest_packbench.files import LIMITS, NUMBERS, canonical_sha256, read_regular, write_atomic
 from pytest_packbench.model.errors import describe_error, pluralize
 from pytest_packbench.model.pack import Pack, RoleModel
@@ -431,7 +432,8 @@ class Meter:
         task, usage = asyncio.current_task(), None
         self._in_flight.add(task)
         try:
-            answer = await self._answer(model.backend, request, call)
+            with for_no_case():
+                answer = await self._answer(model.backend, request, call)
             usage = answer.usage
         except BackendError as error:
             usage = error.usage

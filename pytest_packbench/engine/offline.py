@@ -1,17 +1,18 @@
 """The offline guard: no network and no child process while a case runs on its recording.
 
-An audit hook sees what a patched `socket.socket` misses: raw sockets, other libraries' clients, name look-ups. It
-can't be removed, so there is one per process, which ignores everything that no case does. SECURITY.md lists what it
-does not see.
+While a case is recorded, the guard only notes what it would refuse. An audit hook sees what a patched `socket.socket`
+misses: raw sockets, other libraries' clients, name look-ups. It can't be removed, so there is one per process, which
+ignores everything that no case does. SECURITY.md lists what it does not see.
 
 Whose work it is that the hook sees, in this order:
 
 1. the context variable that the case's function, tasks and callbacks inherit;
 2. the asyncio task, which may run in a context of its own;
 3. the claim on the thread, by a sync case, by what a case gave to a thread pool, or by a callback at exit;
-4. the case that started the thread;
-5. any running case, on a thread that was started outside of cases: it may serve them. The main thread is exempt: it
-   runs pytest and other tests, unless there is a claim.
+4. the case that started the thread, unless a tracer's library has done it for its reports;
+5. any running case, on a thread that was started outside of cases and runs an event loop, or was given something by
+   one of them, by a condition, an event or a queue, and for what it starts: it may serve them. All others, and the main
+   thread without a claim, serve none: what they try is refused, and no case is an error.
 
 The only addresses that may be reached are those that this process serves: its gateway, which answers from recordings,
 and the worlds in which agents act.
@@ -22,6 +23,7 @@ In Python 3.11 no audit event tells that work is started for later, and in no ve
 
 from __future__ import annotations
 
+import _queue  # whose queue the module `queue` takes over, which few runs need
 import inspect
 import os
 import re
@@ -32,17 +34,20 @@ from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from functools import cache, lru_cache, partial, wraps
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, NamedTuple
 from weakref import WeakKeyDictionary, finalize
 
 if TYPE_CHECKING:
     import asyncio
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
 
     from pytest_packbench.engine.scheduler import CapturedOutput
 
     Carrier = Callable[[Callable[..., Any]], Callable[..., Any]]
     """Returns a function that runs the given one on behalf of the thread that calls the carrier."""
+    Unseen = dict[str, tuple[int, str]]
+    """By `HOST:PORT`: how many connections were made, and by which place in the code the first one."""
 
 # the kernel's own interfaces, and sockets within the machine, which event loops need
 _LOCAL = frozenset(getattr(socket, name) for name in ("AF_UNIX", "AF_NETLINK", "AF_ALG") if hasattr(socket, name))
@@ -72,12 +77,18 @@ _PROCESSOR = ("uname", ["uname", "-p"])
 _SERVED_HOSTS = ("127.0.0.1", b"127.0.0.1")
 # a target may try again and again
 _MAX_NOTED = 100
-_ADVICE = "record its model calls (--packbench-mode=record), or use --packbench-mode=live"
+ADVICE = "record its model calls (--packbench-mode=record), or use --packbench-mode=live"
+"""What to do about a use of the network."""
 _ENGINE = __file__.removesuffix("offline.py")
 _PACKAGE = _ENGINE.removesuffix(f"engine{os.sep}")
 # whose functions are between a caller and what it calls
 _BETWEEN = (__file__, f"{_ENGINE}gateway{os.sep}stamps.py")
 _LIBRARIES = ("<frozen", os.__file__.removesuffix("os.py"))
+
+
+# whose threads report what a case did, and serve none
+_TRACERS = frozenset({"ddtrace", "langfuse", "langsmith", "logfire", "opentelemetry", "posthog", "sentry_sdk"})
+_EXPORTER = re.compile(r"[/\\]opentelemetry[/\\]exporter[/\\]")
 
 
 class OfflineError(RuntimeError):
@@ -91,6 +102,8 @@ class _GuardedCase:
     suite: object
     allow_processes: bool
     advice: str
+    unneeded: frozenset[str] = frozenset()
+    unseen: Unseen | None = None
     over: bool = False
     violations: list[str] = field(default_factory=list)
 
@@ -107,7 +120,12 @@ class _Claim(NamedTuple):
     what: str = ""
 
 
-_STARTED_BY = "_packbench_started_by"
+_STARTED_BY, _GIVEN_BY = "_packbench_started_by", "_packbench_given_by"
+_NO_THREAD = SimpleNamespace()
+# whether fixture mode has begun
+_WALLED: list[bool] = []
+# the owners of work that is for no case, of tracers and of this package, and of work that may be for each running one
+_NO_CASE, _ANY = (_GuardedCase("", None, allow_processes=False, advice="") for _ in range(2))
 _CURRENT: ContextVar[_GuardedCase | None] = ContextVar("packbench_offline_case", default=None)
 CURRENT_OUTPUT: ContextVar[CapturedOutput | None] = ContextVar("packbench_output", default=None)
 """The output of the case for which the caller works, where cases run concurrently."""
@@ -115,6 +133,9 @@ _ACTIVE: list[_GuardedCase] = []
 _CLAIMS: dict[int, _Claim] = {}
 _TASKS: WeakKeyDictionary[asyncio.Task[Any], _GuardedCase] = WeakKeyDictionary()
 _SERVED: list[tuple[str, int]] = []
+# by address: the host that was looked up, and by text: what was refused and is no case's
+_NAMES: dict[str, str] = {}
+_REFUSED: dict[str, int] = {}
 _OWN_THREADS: list[int] = []
 _CARRIERS: list[Carrier] = []
 # what ends the replacement of `ThreadPoolExecutor.submit`, while it is replaced
@@ -133,13 +154,13 @@ def _audit(event: str, arguments: tuple[Any, ...]) -> None:
             return
         family = _SOCKET.family.__get__(arguments[0]) if isinstance(arguments[0], _SOCKET) else None
         if family not in _LOCAL:
-            _refuse(f"{event.removeprefix('socket.')} to {address!r}")
+            _refuse(f"{event.removeprefix('socket.')} to {address!r}", address)
         elif address is not None and address == _fork_server():
             _refuse_process("multiprocessing, start method forkserver")
     elif event in _LOOKUP_EVENTS:
         if _SERVED and event == "socket.getaddrinfo" and arguments[0] in _SERVED_HOSTS:
             return
-        _refuse(f"look-up of {arguments[0]!r}")
+        _refuse(f"look-up of {arguments[0]!r}", arguments)
     elif arguments[:2] != _PROCESSOR:
         _refuse_process(f"{event}{f': {arguments[0]!r}' if arguments else ''}")
 
@@ -160,54 +181,122 @@ def _refuse_process(how: str) -> None:
     _refuse(f"child process ({how})", is_process=True)
 
 
-def _refuse(action: str, *, is_process: bool = False) -> None:
-    """Raise an error and note it, if this thread works for a case that may not do this."""
+def _refuse(action: str, address: Any = (), *, is_process: bool = False) -> None:
+    """Raise an error and note it, if this thread works for a case that may not do this; or note it only."""
     if _OWN_THREADS and threading.get_ident() in _OWN_THREADS:
         return
-    owner = _owner()
-    suspects = _suspects() if owner is None else [owner]
-    cases = [case for case in suspects if not (is_process and case.allow_processes)]
-    if not cases and sys.is_finalizing():
+    owner = _NO_CASE if _is_export() else _owner()
+    is_case = owner not in {None, _NO_CASE, _ANY}
+    suspects = [owner] if owner is not None and is_case else list(_ACTIVE)
+    suspects = [case for case in suspects if not (is_process and case.allow_processes)]
+    cases = suspects if is_case or owner is _ANY else []
+    if not cases and _WALLED and sys.is_finalizing():
         # whose object is freed can't be known, and `tell_late` has run
         text = f"fixture mode is offline, but an object that was left until the interpreter's exit tried: {action}"
         print(f"packbench: {text}", file=sys.stderr)  # noqa: T201 - pytest has ended
         raise OfflineError(text)
-    if not cases:
-        return
-    advice = cases[0].advice
-    if is_process:
-        advice = "set packbench_allow_processes = yes to allow it"
-    culprit = "the target"
-    if owner is None:
+    place, goals = caller_location(), _goals(address)
+    if any(case.unseen is not None for case in [*cases, *_ACTIVE]):
+        _note_unseen(cases, goals, place, int(not action.startswith("look-up")))
+    elif cases:
+        raise _violation(cases, owner, action, place, goals)
+    elif suspects and not _is_exempt():
+        text = f"{_what()} ({_library()}) tried: {action}{place and f' at {place}'}"
+        _REFUSED[text] = _REFUSED.get(text, 0) + 1
+        raise OfflineError(f"fixture mode is offline, but {text}")
+
+
+def _violation(
+    cases: list[_GuardedCase], owner: _GuardedCase | None, action: str, place: str, goals: list[str]
+) -> OfflineError:
+    """Note a violation of cases; return its error."""
+    is_process = action.startswith("child process")
+    advice = "set packbench_allow_processes = yes to allow it" if is_process else cases[0].advice
+    culprit = "the target" if place else f"{_what()} ({_library()}) of the target"
+    if owner is _ANY:
         culprit = f"code on {_what()}, which no case started,"
-    elif owner.over:
+    elif owner is not None and owner.over:
         # also after the case's end: a thread or a task that was left behind
         culprit, advice = f"{_what()}, left running by case {owner.case},", "end it before the target returns"
-    place = caller_location()
     text = f"fixture mode is offline, but {culprit} tried: {action}{place and f' at {place}'}; {advice}"
     for case in cases:
         message = f"case {case.case}: {text}"
-        if len(case.violations) < _MAX_NOTED:
+        if len(case.violations) < _MAX_NOTED and case.unneeded.isdisjoint(goals):
             case.violations.append(message)
         if case.over:
             note_late(case.suite, case.case, message)
-    raise OfflineError(f"case {cases[0].case}: {text}")
+    return OfflineError(f"case {cases[0].case}: {text}")
+
+
+def _goals(address: Any) -> list[str]:
+    """Return where something leads to: `HOST:PORT`, with the name that was looked up, and without; none if nowhere."""
+    if not isinstance(address, tuple) or not address:
+        return []
+    host, *port = map(str, address[:2])
+    return [":".join([name, *port]) for name in (_NAMES.get(host, host), host)]
+
+
+def _note_unseen(cases: list[_GuardedCase], goals: list[str], place: str, count: int) -> None:
+    for case in cases:
+        if goals and case.unseen is not None and case.unneeded.isdisjoint(goals):
+            before, first = case.unseen.get(goals[0], (0, place or _what()))
+            case.unseen[goals[0]] = before + count, first
+
+
+def note_request(host: str, port: int) -> None:
+    """Note a request that goes past the gateway, on a connection that may have been opened before the case."""
+    if (owner := _owner()) is not None and (host, port) not in _SERVED:
+        _note_unseen([owner], _goals((host, port)), caller_location(), 0)
+
+
+def take_refused() -> list[str]:
+    """Return what was refused and is no case's, one line each, and forget it."""
+    lines = [f"{count} x {text}" for text, count in _REFUSED.items()]
+    _REFUSED.clear()
+    return lines
 
 
 def _owner() -> _GuardedCase | None:
-    """Return the case for which this thread works; None if that is unknown or outside of cases."""
-    owner = _CURRENT.get()
+    """Return the case for which this thread works; None for work from outside of cases that serves none."""
+    owner, ident = _CURRENT.get(), threading.get_ident()
     if owner is None and (task := current_task()) is not None:
         owner = _TASKS.get(task)
-    if owner is None and (claim := _CLAIMS.get(threading.get_ident())) is not None:
-        return claim.owner
-    return owner or vars(threading.current_thread()).get(_STARTED_BY)
+    if owner is None and (claim := _CLAIMS.get(ident)) is not None:
+        owner = claim.owner
+    if owner is None:
+        owner = _NO_CASE if _library() in _TRACERS else vars(_this_thread()).get(_STARTED_BY)
+    if owner is None and not _is_exempt():
+        loops = getattr(sys.modules.get("asyncio"), "_get_running_loop", bool)()
+        owner = _ANY if loops or vars(_this_thread()).get(_GIVEN_BY) in [_ANY, *_ACTIVE] else None
+    return owner
 
 
-def _suspects() -> list[_GuardedCase]:
-    """Return the cases that work without an owner may serve."""
-    is_claimed = threading.get_ident() in _CLAIMS
-    return [] if not is_claimed and threading.current_thread() is threading.main_thread() else list(_ACTIVE)
+def _this_thread() -> Any:
+    """Return the object of this thread; `current_thread` would make one, which calls what is replaced here."""
+    threads: Any = threading._active  # type: ignore[attr-defined]  # noqa: SLF001 - there is no public way
+    return threads.get(threading.get_ident(), _NO_THREAD)
+
+
+def _is_exempt() -> bool:
+    """Whether this thread runs pytest and other tests."""
+    return _this_thread() is threading.main_thread() and threading.get_ident() not in _CLAIMS
+
+
+def _library() -> str:
+    """Return whose function this thread runs: the name of a package."""
+    thread = _this_thread()
+    module = getattr(vars(thread).get("_target"), "__module__", None) or type(thread).__module__
+    return str(module).partition(".")[0]
+
+
+def _is_export() -> bool:
+    """Whether an exporter of OpenTelemetry works here, on whichever thread."""
+    frame = inspect.currentframe()
+    while frame is not None:
+        if _EXPORTER.search(file := frame.f_code.co_filename):
+            return True
+        frame = None if _code_kind(file) == "user" else frame.f_back
+    return False
 
 
 def _what() -> str:
@@ -222,9 +311,11 @@ def _what() -> str:
 
 def _work_for(claim: _Claim, function: Callable[..., Any], /, *arguments: Any, **options: Any) -> Any:
     """Call a function on behalf of a case."""
-    ident, token = threading.get_ident(), _CURRENT.set(claim.owner)
+    ident, token = threading.get_ident(), _CURRENT.set(None if claim.owner is _ANY else claim.owner)
     before = _CLAIMS.get(ident)
     _CLAIMS[ident] = claim
+    # what the thread was given was this work
+    vars(_this_thread()).pop(_GIVEN_BY, None)
     try:
         return function(*arguments, **options)
     finally:
@@ -247,7 +338,9 @@ def offline(
     allow_processes: bool,
     suite: object = None,
     shares_thread: bool = False,
-    advice: str = _ADVICE,
+    advice: str = ADVICE,
+    unneeded: Iterable[str] = (),
+    unseen: Unseen | None = None,
 ) -> Iterator[list[str]]:
     """Refuse network and child processes while the block runs; blocks of several cases may run concurrently.
 
@@ -259,12 +352,15 @@ def offline(
         suite: the case's suite, which `take_late` compares by identity.
         shares_thread: whether the block is part of a task, beside which others run on this thread.
         advice: what to do about a use of the network.
+        unneeded: what the case does without offline, as `HOST:PORT`: refused as well, and no violation.
+        unseen: gets where the case leads, while it is recorded: then nothing is refused.
 
     Yields:
         The violations so far, one line each: a target may ignore the `OfflineError` that each raised.
     """
-    _install()
-    case = _GuardedCase(case_id, suite, allow_processes, advice)
+    watch()
+    _WALLED[:] = [True] * (unseen is None) or _WALLED
+    case = _GuardedCase(case_id, suite, allow_processes, advice, frozenset(unneeded), unseen)
     token = _CURRENT.set(case)
     ident, before = threading.get_ident(), None
     if not shares_thread:
@@ -295,6 +391,16 @@ def serve_address(host: str, port: int) -> Callable[[], None]:
             _SERVED.remove(address)
 
     return end
+
+
+@contextmanager
+def for_no_case() -> Iterator[None]:
+    """Let what the block and its tasks do be no case's: it is this package's own work for one."""
+    token = _CURRENT.set(_NO_CASE)
+    try:
+        yield
+    finally:
+        _CURRENT.reset(token)
 
 
 @contextmanager
@@ -492,8 +598,8 @@ def current_task() -> asyncio.Task[Any] | None:
 
 
 @cache
-def _install() -> None:
-    """Begin to watch, once for the process."""
+def watch() -> None:
+    """Begin to watch, once for the process: before targets are imported, whose threads may wait for what cases give."""
     _watch()
     sys.addaudithook(_audit)
 
@@ -508,12 +614,74 @@ def _watch() -> None:
     replace(finalize, "__init__", _noting_finalizer)
     replace(threading.Thread, "start", _noting_thread)
     replace(_thread, "start_new_thread", _noting_raw_thread)
+    replace(socket, "getaddrinfo", _naming)
+    replace(threading.Condition, "notify", _giving)
+    for name in ("__enter__", "wait"):
+        replace(threading.Condition, name, _taking)
+    for module in filter(None, (_queue, sys.modules.get("queue"))):
+        vars(module)["SimpleQueue"] = _Queue
     _CARRIERS.append(_work_for_owner)
     _watch_pools()
     with suppress(ImportError):
         import _posixsubprocess
 
         replace(_posixsubprocess, "fork_exec", _refusing_processes)
+
+
+def _give(shared: Any) -> None:
+    """Note the case for which something that threads share is changed."""
+    if (owner := _owner()) is not None:
+        vars(shared)[_GIVEN_BY] = owner
+
+
+def _take(shared: Any) -> None:
+    """Note the case that gave this thread something."""
+    if (giver := vars(shared).get(_GIVEN_BY)) is not None:
+        vars(threading.current_thread())[_GIVEN_BY] = giver
+
+
+def _giving(notify: Callable[..., Any]) -> Callable[..., Any]:
+    def giving(condition: Any, *arguments: Any) -> Any:
+        _give(condition)
+        return notify(condition, *arguments)
+
+    return giving
+
+
+def _taking(enter: Callable[..., Any]) -> Callable[..., Any]:
+    def taking(condition: Any, *arguments: Any, **options: Any) -> Any:
+        result = enter(condition, *arguments, **options)
+        _take(condition)
+        return result
+
+    return taking
+
+
+class _Queue(_queue.SimpleQueue[Any]):
+    """A simple queue that tells what a case gave to a thread, as others do by their conditions."""
+
+    def put(self, *arguments: Any, **options: Any) -> None:
+        _give(self)
+        super().put(*arguments, **options)
+
+    def get(self, *arguments: Any, **options: Any) -> Any:
+        item = super().get(*arguments, **options)
+        _take(self)
+        return item
+
+    put_nowait = put
+
+    def get_nowait(self) -> Any:
+        return self.get(False)
+
+
+def _naming(look_up: Callable[..., Any]) -> Callable[..., Any]:
+    def naming(host: Any, *arguments: Any, **options: Any) -> Any:
+        found = look_up(host, *arguments, **options)
+        _NAMES.update({each[4][0]: str(host) for each in found})
+        return found
+
+    return naming
 
 
 def _watch_pools() -> None:
@@ -529,7 +697,7 @@ def _noting_thread(start: Callable[..., Any]) -> Callable[..., Any]:
             vars(thread)[_STARTED_BY] = owner
             # as on the threads of concurrent cases: what a case leaves behind must not block the exit
             with suppress(RuntimeError):
-                thread.daemon = True
+                thread.daemon = thread.daemon or owner is not _ANY
         _watch_pools()
         start(thread)
 
@@ -578,7 +746,7 @@ def _at_exit(function: Any, what: str) -> Any:
     owner = _owner()
     # one callback runs the finalizers of the whole process
     is_shared = function == getattr(finalize, "_exitfunc", None)
-    return function if owner is None or is_shared or not callable(function) else _AtExit(function, owner, what)
+    return function if owner in {None, _ANY} or is_shared or not callable(function) else _AtExit(function, owner, what)
 
 
 def _noting_callback(register: Callable[..., Any]) -> Callable[..., Any]:

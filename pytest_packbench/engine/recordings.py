@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from pytest_packbench.engine.live_models import ModelCall
     from pytest_packbench.model.case import LoadedCase
     from pytest_packbench.model.pack import Pack
-    from pytest_packbench.model.recording import Cassette, Exchange, RecordedPart, RecordedTool
+    from pytest_packbench.model.recording import Cassette, Exchange, GatewayExchange, RecordedPart, RecordedTool
     from pytest_packbench.model.suite import Suite
 
 
@@ -323,7 +323,17 @@ def store_recording(suite: Suite, case_id: str, data: dict[str, Any]) -> tuple[C
         path.unlink(missing_ok=True)
     else:
         write_recording(path, data)
+    suite.partial_path(case_id).unlink(missing_ok=True)
     return cassette, canonical_sha256(data)
+
+
+def partial_exchanges(suite: Suite, case_id: str) -> list[GatewayExchange]:
+    """Return the answers in a case's partial recording, which record mode need not pay for again."""
+    path = suite.partial_path(case_id)
+    with suppress(OSError, CassetteError):
+        cassette, _ = parse_cassette(read_regular(path, RECORDING), source=path.name)
+        return [each for each in cassette.gateway if (each.status, each.end) == (200, "complete")]
+    return []
 
 
 def recording_problem(suite: Suite) -> str:

@@ -692,7 +692,9 @@ def _secrets_of_variable(name: str, value: str, *, named: bool = False) -> Itera
         for form in _forms_in(value):
             yield from (match[match.lastindex or 0] for match in _compiled(form.pattern).finditer(value))
     if "://" in value:
-        yield from (part for part in secrets_of_url(value, with_user=False) if _may_be_key(part, words=True))
+        # a user of a provider is often known, one of a company's proxy is not
+        secrets = secrets_of_url(value, with_user=name.lower().endswith("_proxy"))
+        yield from (part for part in secrets if _may_be_key(part, words=True))
 
 
 def _parts(value: str) -> Iterator[str]:

@@ -65,7 +65,9 @@ CAPS = ("max_tokens", "max_cost", "max_seconds")
 """The names of the caps, in options and as reasons."""
 MAX_UNREADABLE = "max_unreadable"
 """The name of the limit of results of another form, likewise."""
-RUN_LIMITS = (*CAPS, MAX_UNREADABLE)
+UNSEEN = "unseen"
+"""The name of the reason after a case that was recorded in part, likewise."""
+RUN_LIMITS = (*CAPS, MAX_UNREADABLE, UNSEEN)
 """The reasons for which a run starts no more attempts by its own settings."""
 
 
@@ -109,6 +111,7 @@ class RunOptions:
         max_calls: limit of one attempt's calls of chat models in live and record mode; None for none.
         max_unreadable: how many results that are unreadable for their form may come in live and record mode before no
             more attempts start; 0 for no limit.
+        unseen: whether to `stop` after a case that was recorded in part, or to `continue`.
         case_timeout_s: time limit of one attempt, seconds; None for none.
         call_timeout_s: time limit of one model call, seconds.
         retries: maximum of retries of one model call.
@@ -136,6 +139,7 @@ class RunOptions:
     caps: Caps = _NO_CAPS
     max_calls: int | None = None
     max_unreadable: int = 0
+    unseen: str = "stop"
     case_timeout_s: float | None = None
     call_timeout_s: float = 120.0
     retries: int = 0

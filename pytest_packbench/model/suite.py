@@ -464,6 +464,8 @@ FIXTURES = "fixtures"
 """The folder of a suite's recordings."""
 PENDING = ".pending"
 """The folder under `fixtures` of recordings that change an older one and wait for `packbench accept`."""
+PARTIAL = ".partial"
+"""The folder under `fixtures` of what was recorded of cases that use more than the gateway sees; never replayed."""
 CONTROLS = "controls"
 """The folder under `fixtures` of controls."""
 
@@ -517,14 +519,16 @@ class AtLeast(StrictModel):
 
 
 class RecordingRules(StrictModel):
-    """How calls of a target's own clients are compared with recorded ones.
+    """How calls of a target's own clients are compared with recorded ones, and what it does without offline.
 
     Attributes:
         ignore_headers: names of request headers that do not decide on an answer, in addition to those that never do;
             `*` is any text.
+        unseen: what a target reaches past the gateway while it is recorded, and does without offline: `HOST:PORT`.
     """
 
     ignore_headers: ListOf[Annotated[str, Field(pattern=r"^[A-Za-z0-9!#$%&'*+.^_`|~-]+$")]] = ()
+    unseen: ListOf[Annotated[str, Field(pattern=r"^[^\s/@*]+:\d{1,5}$")]] = ()
 
 
 Trials = Annotated[
@@ -705,3 +709,7 @@ class Suite:
     def pending_path(self, case_id: str) -> Path:
         """Return the path of a recording that waits for approval."""
         return self.path / self.fixtures / PENDING / f"{case_id}.json"
+
+    def partial_path(self, case_id: str) -> Path:
+        """Return the path of what was recorded of a case in part."""
+        return self.path / self.fixtures / PARTIAL / f"{case_id}.json"

@@ -78,7 +78,10 @@ _CONCURRENCY = 8
 _CASE_TIMEOUT_S = {"fixture": 60.0, "live": 300.0, "record": 300.0}
 _YES_NO = {"yes": True, "true": True, "1": True, "no": False, "false": False, "0": False}
 _WORDS: dict[str, Mapping[str, Any]] = {
-    **{name: {word: word for word in (BY_NAME[name].option or {})["choices"]} for name in ("mode", "gate", "gateway")},
+    **{
+        name: {word: word for word in (BY_NAME[name].option or {})["choices"]}
+        for name in ("mode", "gate", "gateway", "unseen")
+    },
     **dict.fromkeys(("baseline_optional", "record_prompts", "allow_processes"), _YES_NO),
     "resume_changed": {"refuse": False, "run": True},
     "stale": {"warn": False, "error": True},

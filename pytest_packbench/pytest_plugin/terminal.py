@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from pytest_packbench.engine.offline import take_refused
 from pytest_packbench.engine.recordings import guard_name
 from pytest_packbench.model.errors import pluralize
 from pytest_packbench.model.run import BUNDLED
@@ -56,6 +57,9 @@ class Terminal:
         lines = [line for suite in contexts.suites.values() for line in self._header(suite)]
         if contexts.serving is not None:
             lines.insert(0, gateway_text(contexts.settings.mode, contexts.serving.upstreams))
+            if off := contexts.serving.off:
+                names = ", ".join(f"{name}={value}" for name, value in off.items())
+                lines.insert(1, f"packbench: fixture mode switches tracing off: {names}")
         # of a server, only the result is recorded
         if contexts.settings.mode == "record" and any(map(_records_prompts, self._opened())):
             lines.insert(0, prompts_text(recorded=contexts.settings.record_prompts))
@@ -91,6 +95,9 @@ class Terminal:
         names = ", ".join(map(guard_name, context.guards))
         guards = f", guards {names}" if names else ""
         lines = [f"{suite_line(suite, mode)}, target {target}{model}{guards}"]
+        if unseen := suite.config.recording.unseen:
+            goals = ", ".join(unseen)
+            lines.append(f"packbench: suite {suite.name}: not needed offline (suite.yaml, recording: unseen): {goals}")
         if contexts.resumed is not None:
             lines.append(contexts.resumed.header_line(suite.name))
         if context.caller.opaque and mode == "fixture":
@@ -105,6 +112,8 @@ class Terminal:
         self._errors.show_all(terminalreporter)
         for run in self._recorder.runs.values():
             self._show(terminalreporter, run)
+        for line in take_refused():
+            terminalreporter.line(f"packbench: refused, and no case's: {self._recorder.contexts.redactor.text(line)}")
         result = yield
         self._errors.shorten_list(terminalreporter)
         return result

@@ -656,7 +656,7 @@ def both(request):
 def test_a_client_with_a_fixed_address_beside_recorded_calls_is_named(project: Project, served: Model) -> None:
     prepare_own(project, OWN + FIXED_TOO.replace("URL", served.url))
     both = "--packbench-target=own:both"
-    project.run_toy(both, RECORD).assert_outcomes(passed=2)
+    project.run_toy(target("ask"), RECORD).assert_outcomes(passed=2)
     result = project.run_toy(both, "-W", "ignore::pytest.PytestUnraisableExceptionWarning")
     result.assert_outcomes(errors=2)
     advice = "its client has a fixed address; leave that out of the code, so that the client reads its variable"

@@ -27,6 +27,16 @@ __all__ = ["CaseTraffic", "Gateway", "RecordedCall"]
 
 
 _HERE = "127.0.0.1,localhost"
+# by the first word, the tool's
+_OFF = {
+    "DD_TRACE_ENABLED": "false",
+    "LANGCHAIN_TRACING_V2": "false",
+    "LANGFUSE_TRACING_ENABLED": "false",
+    "LANGSMITH_TRACING_V2": "false",
+    "LOGFIRE_SEND_TO_LOGFIRE": "false",
+    "OTEL_SDK_DISABLED": "true",
+    "SENTRY_DSN": "",
+}
 # the port "discard", on which nothing listens
 _DEAD_PROXY = "http://127.0.0.1:9"
 
@@ -40,12 +50,15 @@ class Serving:
 
     Attributes:
         gateway: the gateway, once it serves in this process.
-        upstreams: the addresses to which calls of each provider are forwarded, where a variable of it is set.
+        upstreams: the addresses to which calls of each provider are forwarded, where a variable of it is set,
+            each with its proxy.
+        off: the variables that switch off the tracing that the environment has switched on.
     """
 
     def __init__(self, mode: Mode, *, here: bool = True) -> None:
         self.gateway: Gateway | None = None
         self.upstreams: dict[str, str] = {}
+        self.off: dict[str, str] = {}
         self._mode = mode
         self._is_here = here
         self._undo = ExitStack()
@@ -67,7 +80,11 @@ class Serving:
         if not offline and (problem := conflict_in(before)):
             raise ValueError(problem)
         # now: what conftest.py files and targets set later changes nothing
-        self.upstreams = {} if offline else named_upstreams(before)
+        if not offline:
+            from pytest_packbench.engine.gateway.proxies import proxies_of_environment, route_text
+
+            proxies, named = proxies_of_environment(), named_upstreams(before)
+            self.upstreams = {name: address + route_text(address, proxies) for name, address in named.items()}
         if not self._is_here:
             return
         from pytest_packbench.engine.gateway.stamps import install, stamped
@@ -87,6 +104,9 @@ class Serving:
         values = {
             name: value for name, value in gateway.environment().items() if name not in keys or not os.environ.get(name)
         }
+        if offline:
+            self.off = _tracing_off(os.environ)
+            values |= self.off
         self._undo.callback(_restore, {name: os.environ.get(name) for name in (*values, VARIABLE)})
         # a worker of xdist has got those of its controller
         inherited = {name for name, value in os.environ.items() if before.get(name) != value}
@@ -162,6 +182,16 @@ class Serving:
                 # an abandoned coroutine is closed outside its context, where the variable has no value to reset
                 with suppress(ValueError):
                     ROUTE.reset(before)
+
+
+def _tracing_off(environment: Mapping[str, str]) -> dict[str, str]:
+    """Return what switches off the tracers for which variables are set: offline, they reach nothing."""
+    tools = {name.partition("_")[0] for name in environment}
+    return {
+        name: value
+        for name, value in _OFF.items()
+        if name.partition("_")[0] in tools and environment.get(name) != value
+    }
 
 
 def _without_keys(environment: Mapping[str, str]) -> dict[str, str]:

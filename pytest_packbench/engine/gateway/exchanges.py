@@ -44,6 +44,8 @@ KEPT_HEADERS = (
     *("request-id", "x-request-id"),
 )
 """The headers of an answer that are recorded."""
+WEBSOCKET = 101
+"""The status of a call that has become a websocket."""
 UNSUPPORTED = "unsupported_call"
 """The kind of the error of a call that can't be recorded."""
 QUESTIONS = ("messages", "input", "contents", "prompt")
@@ -122,7 +124,7 @@ class RecordedCall:
     @property
     def uses_tokens(self) -> bool:
         """Whether it makes a model work, unlike a list of models or a count of tokens."""
-        return uses_tokens(self.method, self.path)
+        return self.status == WEBSOCKET or uses_tokens(self.method, self.path)
 
     @property
     def asks_chat_model(self) -> bool:
@@ -262,6 +264,7 @@ class CaseTraffic:
         given_up: whether it has ended although its target goes on.
         refused: the error of the first request that the gateway does not serve.
         neighbours: the cases that were active during its calls.
+        kept: answers of an earlier recording in part, which are not asked for again.
         tasks: what answers the calls in flight, on the gateway's event loop.
     """
 
@@ -283,6 +286,7 @@ class CaseTraffic:
     given_up: bool = False
     refused: BackendError | None = None
     neighbours: set[CaseTraffic] = field(default_factory=set)
+    kept: list[GatewayExchange] = field(default_factory=list)
     tasks: dict[asyncio.Task[None], RecordedCall] = field(default_factory=dict)
 
     @property
@@ -332,6 +336,13 @@ class CaseTraffic:
         if not self.mismatch:
             self.mismatch = self._missing(call)
         return None
+
+    def take_kept(self, call: RecordedCall) -> GatewayExchange | None:
+        """Return the next answer to a call that is kept of an earlier recording; None where there is none."""
+        found = next((exchange for exchange in self.kept if self._is_of(exchange, call)), None)
+        if found is not None:
+            self.kept.remove(found)
+        return found
 
     def finish(self) -> None:
         """Report recorded exchanges that nobody asked for as a mismatch."""

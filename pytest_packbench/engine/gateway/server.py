@@ -16,6 +16,8 @@ from contextlib import suppress
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from pytest_packbench.engine.offline import own_work
+
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Container, Coroutine, Mapping
 
@@ -33,7 +35,8 @@ _CHUNK = 64 * 1024
 _PROBE_S = 0.25
 _CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
 _LAST_CHUNK = b"0\r\n\r\n"
-_NO_BODY = frozenset({204, 304})
+_SWITCHED = 101
+_NO_BODY = frozenset({_SWITCHED, 204, 304})
 _WORD = r"[!#$%&'*+\-.^_`|~0-9A-Za-z]"
 _WORDS = re.compile(f"{_WORD}*")
 _REQUEST_LINE = re.compile(rf"({_WORD}+) ([!-~]+) HTTP/1\.([0-9])")
@@ -48,6 +51,11 @@ class Request(NamedTuple):
     target: str
     headers: dict[str, str]
     body: bytes
+
+    @property
+    def is_websocket(self) -> bool:
+        """Whether it asks for a websocket."""
+        return self.headers.get("upgrade", "").lower() == "websocket"
 
 
 class _RefusedError(Exception):
@@ -74,10 +82,11 @@ class Reply:
         dropped: whether the connection is to be closed, because the answer is not complete.
     """
 
-    def __init__(self, writer: asyncio.StreamWriter, *, method: str, is_old: bool) -> None:
+    def __init__(self, writer: asyncio.StreamWriter, *, method: str, is_old: bool, reader: Any = None) -> None:
         self.started = False
         self.dropped = False
         self.closes = is_old
+        self._reader = reader
         self._writer = writer
         self._is_old = is_old
         self._has_body = method != "HEAD"
@@ -127,12 +136,40 @@ class Reply:
         self._head = b""
         await self._writer.drain()
 
+    async def switch(
+        self, headers: Mapping[str, str], reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+    ) -> None:
+        """Open a websocket: pass on what either side sends, until one of them ends.
+
+        Args:
+            headers: of the answer.
+            reader: what the other side sends.
+            writer: what it gets; aborted at the end.
+        """
+        self.start(_SWITCHED, {"connection": "Upgrade", "upgrade": "websocket", **headers})
+        self.closes = True
+        await self.write(b"")
+        sending = asyncio.ensure_future(_pass_on(self._reader, writer))
+        try:
+            # a client that leaves cancels this
+            await _pass_on(reader, self._writer)
+        finally:
+            sending.cancel()
+            writer.transport.abort()
+
     def drop(self) -> None:
         """Close the connection after what was sent: the answer ends in the middle."""
         if self._head:
             self._writer.write(self._head)
             self._head = b""
         self.dropped = True
+
+
+async def _pass_on(source: Any, goal: asyncio.StreamWriter) -> None:
+    with suppress(OSError):
+        while data := await source.read(_CHUNK):
+            goal.write(data)
+            await goal.drain()
 
 
 def _reason(status: int) -> str:
@@ -221,6 +258,10 @@ class LoopbackServer:
 
     def _serve(self) -> None:
         asyncio.set_event_loop(self.loop)
+        with own_work():
+            self._run()
+
+    def _run(self) -> None:
         server = self.loop.run_until_complete(
             self.loop.create_server(self._connection, sock=self._socket, backlog=1024)
         )
@@ -279,7 +320,7 @@ class LoopbackServer:
                 self._on_refused(error.request, error.message)
             await _refuse(reader, writer, error)
             return False
-        reply = Reply(writer, method=request.method, is_old=is_old)
+        reply = Reply(writer, method=request.method, is_old=is_old, reader=reader)
         reply.closes = not keeps
         # no task for each request: starting and awaiting it would take two more rounds of the loop
         task = asyncio.current_task()

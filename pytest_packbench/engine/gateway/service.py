@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from pytest_packbench.backends import BackendError
 from pytest_packbench.backends.client import OVERLOADED, ErrorFactory
 from pytest_packbench.engine.gateway import stamps
-from pytest_packbench.engine.gateway.exchanges import KEPT_HEADERS, UNSUPPORTED, CaseTraffic, RecordedCall
+from pytest_packbench.engine.gateway.exchanges import KEPT_HEADERS, UNSUPPORTED, WEBSOCKET, CaseTraffic, RecordedCall
 from pytest_packbench.engine.gateway.protocols import (
     PROVIDERS,
     Provider,
@@ -32,7 +32,7 @@ from pytest_packbench.engine.gateway.protocols import (
 from pytest_packbench.engine.gateway.server import LoopbackServer, Reply, Request
 from pytest_packbench.engine.offline import note_late
 from pytest_packbench.model.redaction import Redactor
-from pytest_packbench.model.run import MAX_UNREADABLE
+from pytest_packbench.model.run import MAX_UNREADABLE, Caps
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -333,10 +333,23 @@ class Gateway:
         asked = _Asked(provider, request, path, call, reply)
         if owner.refusal:
             await _refuse(asked, _BAD_REQUEST, "packbench_refused", owner.refusal)
+        elif request.is_websocket and (problem := self._why_no_websocket(owner.case)):
+            self._unsupported(owner.case, call, problem)
+            await _refuse(asked, _BAD_REQUEST, UNSUPPORTED, problem)
         elif owner.case is None:
             await self._forward(asked, counted=owner.is_counted)
         else:
             await self._serve(owner.case, asked)
+
+    def _why_no_websocket(self, case: CaseTraffic | None) -> str:
+        """Return why a websocket is not opened; empty where it is."""
+        if self._records:
+            return "a websocket can't be recorded; run such cases in live mode (--packbench-mode=live)"
+        if case is None:
+            return f"it is not known whose this websocket is; {_REMEDY}"
+        caps = self._settings.ledger.caps if self._settings.ledger is not None else Caps()
+        is_capped = caps.tokens is not None or caps.cost is not None
+        return "what a websocket uses is not known, so none is opened with a cap on tokens or cost" * is_capped
 
     def _turned_away(self, request: Request, reason: str) -> None:
         """Note a request that the server refuses."""
@@ -421,7 +434,10 @@ class Gateway:
             call.error = refused
             await _refuse(asked, _BAD_REQUEST, refused.kind, str(refused))
             return
-        if cache is None:
+        if (kept := case.take_kept(call)) is not None:
+            await self._repeat(kept, asked)
+            return
+        if cache is None or asked.request.is_websocket:
             await self._forward(asked, counted=True)
             return
         key = {
@@ -458,7 +474,8 @@ class Gateway:
         call.cost_usd = None
         try:
             path = path.removeprefix(provider.stripped)
-            answer = await self._upstream.send(request.method, address, path, request.headers, request.body)
+            asks = (request.method, address, path, request.headers, request.body)
+            answer = await self._upstream.send(*asks, switches=request.is_websocket)
             call.status = answer.status
             call.headers = {header: answer.headers[header] for header in KEPT_HEADERS if header in answer.headers}
             last = await self._pass_on(answer, reply, call)
@@ -486,6 +503,9 @@ class Gateway:
         from pytest_packbench.engine.gateway.upstream import CutError
 
         headers = {name: value for name, value in answer.headers.items() if name not in _HIDDEN_HEADERS}
+        if answer.status == WEBSOCKET:
+            await reply.switch(headers, *answer.connection)
+            return b""
         reply.start(answer.status, headers, answer.length)
         size, last = 0, b""
         while piece := await answer.read():

@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import quote, unquote, urlsplit
 from weakref import WeakValueDictionary, ref
 
-from pytest_packbench.engine.offline import caller_location, carry_pool_work, current_task, replace
+from pytest_packbench.engine.offline import caller_location, carry_pool_work, current_task, note_request, replace
 
 if TYPE_CHECKING:
     import asyncio
@@ -189,8 +189,9 @@ def _noting_start(start: Callable[..., Any]) -> Callable[..., Any]:
     return noting
 
 
-def _note_stray() -> None:
+def _note_stray(host: str, port: int | None, scheme: str = "http") -> None:
     """Note a request that goes past the gateway, so that nobody counts it."""
+    note_request(host, port or (443 if scheme == "https" else 80))
     if (stamp := _CURRENT.get()) is not None:
         stamp.strayed = True
 
@@ -226,7 +227,7 @@ def _send(position: int, gateway: _Gateway, send: Callable[..., Any]) -> Callabl
         if gateway.receives(request.url):
             _set_headers(request.headers)
         else:
-            _note_stray()
+            _note_stray(request.url.host, request.url.port, request.url.scheme)
         return send(*arguments, **options)
 
     return stamping
@@ -239,7 +240,20 @@ def _http_putrequest(gateway: _Gateway, putrequest: Callable[..., Any]) -> Calla
             for name, value in _headers().items():
                 connection.putheader(name, value)
         else:
-            _note_stray()
+            _note_stray(connection.host, connection.port)
+
+    return stamping
+
+
+def _websocket(gateway: _Gateway, send: Callable[..., Any]) -> Callable[..., Any]:
+    def stamping(protocol: Any, request: Any) -> Any:
+        # earlier versions called it otherwise
+        url = getattr(protocol, "uri", None) or protocol.wsuri
+        if gateway.receives(url):
+            request.headers.update(_headers())
+        else:
+            _note_stray(url.host, url.port)
+        return send(protocol, request)
 
     return stamping
 
@@ -251,6 +265,7 @@ _CLIENTS: dict[str, Sequence[tuple[str, str, Callable[[_Gateway, Callable[..., A
     "http.client": (("HTTPConnection", "putrequest", _http_putrequest),),
     "httpx": _HTTPX,
     "httpx2": _HTTPX,
+    "websockets.client": (("ClientProtocol", "send_request", _websocket),),
 }
 
 

@@ -1,12 +1,13 @@
 """Forwards calls to providers, by hand on asyncio streams: keep-alive, TLS, answers piece by piece.
 
-No redirects are followed, and no proxies of the environment used: a call goes to the address that was fixed before the
-run, or nowhere.
+No redirects are followed: a call goes to the address that was fixed before the run, or nowhere. The proxy and the
+certificates of the environment are those of the start of the run too.
 """
 
 from __future__ import annotations
 
 import asyncio
+import os
 import re
 import select
 import ssl
@@ -18,6 +19,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, NamedTuple
 from urllib.parse import unquote_to_bytes, urlsplit
 
+from pytest_packbench.engine.gateway.proxies import proxies_of_environment, proxy_for
 from pytest_packbench.engine.gateway.server import fields_of, next_chunk
 
 if TYPE_CHECKING:
@@ -39,7 +41,9 @@ _LENGTH, _IS_LENGTH = "content-length", re.compile("[0-9]{1,18}")
 _STATUS_LINE = re.compile(r"(HTTP/1\.[0-9]) ([1-9][0-9]{2})(?: [^\0\n\v\f\r]*)?")
 # some servers pad the size with blanks
 _CHUNK_LINE = re.compile(rb"([0-9A-Fa-f]{1,20})(;.*|[ \t]*)\r\n")
-_INTERIM, _SUCCESS, _NO_CONTENT, _NOT_MODIFIED = 100, 200, 204, 304
+_SWITCHED, _SUCCESS, _NO_CONTENT, _FIRST_REDIRECT, _NOT_MODIFIED, _NO_LOGIN = 101, 200, 204, 300, 304, 407
+# what OpenSSL itself reads is not among them
+_AUTHORITIES = ("REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE", "NODE_EXTRA_CA_CERTS")
 
 
 class UpstreamError(Exception):
@@ -74,6 +78,7 @@ class Answer:
         status: its status.
         headers: its headers, names in lower case.
         length: the length of the body as it is forwarded; None where it is not known.
+        connection: what it is read from.
     """
 
     def __init__(
@@ -87,7 +92,7 @@ class Answer:
         self.status, version, self.headers = head
         self._upstream = upstream
         self._origin = origin
-        self._connection = connection
+        self.connection = connection
         connection_header = self.headers.get("connection", "").lower()
         self._keeps = "close" not in connection_header and (version == "HTTP/1.1" or "keep-alive" in connection_header)
         self._is_chunked = "transfer-encoding" in self.headers
@@ -113,13 +118,13 @@ class Answer:
         if piece:
             return piece
         if self._keeps:
-            self._upstream.keep(self._origin, self._connection)
+            self._upstream.keep(self._origin, self.connection)
         else:
             self.close()
         return b""
 
     async def _read(self) -> bytes:
-        reader = self._connection.reader
+        reader = self.connection.reader
         if self._is_chunked and not self._missing:
             self._missing = await next_chunk(reader, _CHUNK_LINE, is_first=not self._has_begun)
             self._has_begun = True
@@ -136,7 +141,7 @@ class Answer:
 
     def close(self) -> None:
         """Abandon the answer."""
-        self._connection.writer.transport.abort()
+        self.connection.writer.transport.abort()
 
 
 class Upstream:
@@ -145,8 +150,19 @@ class Upstream:
     def __init__(self) -> None:
         self._idle: defaultdict[_Origin, list[tuple[_Connection, float]]] = defaultdict(list)
         self._tls: ssl.SSLContext | None = None
+        self._proxies = proxies_of_environment()
+        self._authorities = {name: os.environ[name] for name in _AUTHORITIES if os.environ.get(name)}
 
-    async def send(self, method: str, address: str, path: str, headers: Mapping[str, str], body: bytes) -> Answer:
+    async def send(
+        self,
+        method: str,
+        address: str,
+        path: str,
+        headers: Mapping[str, str],
+        body: bytes,
+        *,
+        switches: bool = False,
+    ) -> Answer:
         """Forward a request; return the answer once its head has arrived.
 
         Args:
@@ -156,20 +172,34 @@ class Upstream:
             path: the path below that of the address, with the query.
             headers: the client's headers; those of the connection are not forwarded.
             body: the body.
+            switches: whether it asks for a websocket.
 
         Raises:
             UpstreamError: there is no answer.
         """
         origin, host, base, authorization = _parsed(address)
-        lines = [f"{method} /{(base + path).lstrip('/')} HTTP/1.1", f"host: {host}", "accept-encoding: identity"]
+        proxy, target = proxy_for(address, self._proxies), f"/{(base + path).lstrip('/')}"
+        reads = bool(proxy) and origin.scheme == "http" and not switches
+        if reads:
+            target = f"http://{host}{target}"
+        lines = [f"{method} {target} HTTP/1.1", f"host: {host}", "accept-encoding: identity"]
         lines += [f"{name}: {value}" for name, value in headers.items() if name not in _NOT_FORWARDED]
         if authorization and "authorization" not in headers:
             lines.append(f"authorization: {authorization}")
         if body or method not in {"GET", "HEAD"}:
             lines.append(f"content-length: {len(body)}")
+        if reads:
+            lines += _proxy_login(proxy)
+        if switches:
+            lines += ["connection: Upgrade", "upgrade: websocket"]
         data = ("\r\n".join(lines) + "\r\n\r\n").encode("latin-1", "replace") + body
-        connection = await self._kept(origin) or await self._connect(origin)
-        return await self._ask(origin, connection, method, data)
+        kept = None if switches else await self._kept(origin)
+        connection = kept or await self._connect(origin, proxy, tunnels=bool(proxy) and not reads)
+        answer = await self._ask(origin, connection, method, data, switches=switches)
+        if reads and answer.status == _NO_LOGIN:
+            answer.close()
+            raise UpstreamError(_LOGIN_ADVICE)
+        return answer
 
     def keep(self, origin: _Origin, connection: _Connection) -> None:
         """Keep a connection that is free."""
@@ -200,30 +230,53 @@ class Upstream:
             connection.writer.transport.abort()
         return None
 
-    async def _connect(self, origin: _Origin) -> _Connection:
-        context = None
-        if origin.scheme == "https":
-            self._tls = self._tls or ssl.create_default_context()
-            context = self._tls
+    async def _connect(self, origin: _Origin, proxy: str, *, tunnels: bool) -> _Connection:
+        goal = _parsed(proxy, "of the proxy ")[0] if proxy else origin
+        where = f"the proxy {goal.host}:{goal.port}: " if proxy else ""
         try:
             async with asyncio.timeout(_CONNECT_S):
                 reader, writer = await asyncio.open_connection(
-                    origin.host, origin.port, ssl=context, limit=_HEAD_BYTES * 4
+                    goal.host, goal.port, ssl=self._context(goal), limit=_HEAD_BYTES * 4
                 )
+                try:
+                    if tunnels:
+                        await _tunnel(reader, writer, origin, proxy)
+                        where = ""
+                    if tunnels and (tls := self._context(origin)) is not None:
+                        await writer.start_tls(tls, server_hostname=origin.host)
+                except BaseException:
+                    writer.transport.abort()
+                    raise
         except TimeoutError:
-            raise UpstreamError(f"no connection within {_CONNECT_S:g} seconds") from None
-        except (OSError, UnicodeError) as error:
-            raise UpstreamError(str(error) or type(error).__name__) from None
+            raise UpstreamError(f"{where}no connection within {_CONNECT_S:g} seconds") from None
+        except (OSError, EOFError, ValueError, asyncio.LimitOverrunError, UpstreamError) as error:
+            raise UpstreamError(f"{where}{str(error) or type(error).__name__}") from None
         return _Connection(reader, writer)
 
-    async def _ask(self, origin: _Origin, connection: _Connection, method: str, data: bytes) -> Answer:
+    def _context(self, origin: _Origin) -> ssl.SSLContext | None:
+        """Return what checks the certificate of an address, by the authorities of the system and the environment."""
+        if origin.scheme != "https":
+            return None
+        if self._tls is None:
+            tls = ssl.create_default_context()
+            for name, path in self._authorities.items():
+                try:
+                    tls.load_verify_locations(path)
+                except OSError as error:
+                    raise UpstreamError(f"{name}={path} can't be read: {error}") from None
+            self._tls = tls
+        return self._tls
+
+    async def _ask(
+        self, origin: _Origin, connection: _Connection, method: str, data: bytes, *, switches: bool
+    ) -> Answer:
         reader, writer = connection
         is_answered = False
         try:
             writer.write(data)
             await writer.drain()
             head = await _head(reader)
-            while head[0] < _SUCCESS and head[0] >= _INTERIM:
+            while head[0] < _SUCCESS and not (switches and head[0] == _SWITCHED):
                 head = await _head(reader)
             is_answered = True
         except (ConnectionError, asyncio.IncompleteReadError) as error:
@@ -241,9 +294,32 @@ class Upstream:
         return Answer(self, origin, connection, method, head)
 
 
+_LOGIN_ADVICE = "the proxy asks for a login (407); set it in the variable: https_proxy=http://USER:PASSWORD@HOST:PORT"
+
+
+def _proxy_login(proxy: str) -> list[str]:
+    """Return the header with the login of a proxy."""
+    login = _parsed(proxy, "of the proxy ")[3]
+    return [f"proxy-authorization: {login}"] if login else []
+
+
+async def _tunnel(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, origin: _Origin, proxy: str) -> None:
+    """Have a proxy connect to an origin: what follows passes it unread."""
+    goal = f"[{origin.host}]:{origin.port}" if ":" in origin.host else f"{origin.host}:{origin.port}"
+    lines = [f"CONNECT {goal} HTTP/1.1", f"host: {goal}", *_proxy_login(proxy)]
+    writer.write(("\r\n".join(lines) + "\r\n\r\n").encode("latin-1"))
+    status = (await _head(reader))[0]
+    if not _SUCCESS <= status < _FIRST_REDIRECT:
+        raise UpstreamError(_LOGIN_ADVICE if status == _NO_LOGIN else f"it answers CONNECT by the status {status}")
+
+
 @lru_cache(maxsize=64)
-def _parsed(url: str) -> tuple[_Origin, str, str, str]:
+def _parsed(url: str, whose: str = "") -> tuple[_Origin, str, str, str]:
     """Return where a URL leads, the value of the header `host`, the path, and a login as a header.
+
+    Args:
+        url: the URL.
+        whose: whose address it is, for messages.
 
     Raises:
         UpstreamError: it is no address of a provider.
@@ -252,9 +328,9 @@ def _parsed(url: str) -> tuple[_Origin, str, str, str]:
     try:
         origin = _Origin(parts.scheme, parts.hostname or "", parts.port or (443 if parts.scheme == "https" else 80))
     except ValueError as error:
-        raise UpstreamError(f"the address can't be read: {error}") from None
+        raise UpstreamError(f"the address {whose}can't be read: {error}") from None
     if parts.scheme not in {"http", "https"} or not origin.host:
-        raise UpstreamError("the address is neither http:// nor https://")
+        raise UpstreamError(f"the address {whose}is neither http:// nor https://")
     login, _, host = parts.netloc.rpartition("@")
     authorization = ""
     if login:
