@@ -516,14 +516,16 @@ class AtLeast(StrictModel):
 
 
 class RecordingRules(StrictModel):
-    """How calls of a target's own clients are compared with recorded ones.
+    """How calls of a target's own clients are compared with recorded ones, and which may fail.
 
     Attributes:
         ignore_headers: names of request headers that do not decide on an answer, in addition to those that never do;
             `*` is any text.
+        tests_fallback: whether a case may end without any answer of a model, because that is what it tests.
     """
 
     ignore_headers: ListOf[Annotated[str, Field(pattern=r"^[A-Za-z0-9!#$%&'*+.^_`|~-]+$")]] = ()
+    tests_fallback: Flag = False
 
 
 Trials = Annotated[
