@@ -517,10 +517,11 @@ class Result(EndedAttempt):
 
     def as_json(self) -> dict[str, Any]:
         """Return the result as plain JSON, for xdist and the journal."""
+        waited_ms = self.attempt.waited_ms
         return {"suite": self.case.suite, **self.row(), "cost_usd": self.attempt.cost_usd} | {
             "record": self.record,
             "payload": self.attempt.payload,
-            "waited_ms": self.attempt.waited_ms,
+            **({"waited_ms": waited_ms} if waited_ms else {}),
         }
 
     def row(self) -> dict[str, Any]:

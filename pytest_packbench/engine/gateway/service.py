@@ -391,8 +391,10 @@ class Gateway:
             await asyncio.sleep(_POLL_S)
         await self._repeat(exchange, asked)
         if exchange.end == "aborted" and exchange.ended_ms is not None:
-            # a limit may be one of several calls, which are answered at once now
-            patience_s = max(patience_s, case.started + exchange.ended_ms / 1000 + _SLACK_S - now)
+            # a limit may be one of several calls, which are answered at once now; and this machine may be slower
+            patience_s = max(patience_s, case.started + 2 * exchange.ended_ms / 1000 + _SLACK_S - now)
+            # who leaves is noticed at once
+            asked.reply.started = True
             try:
                 await asyncio.sleep(patience_s)
                 case.mismatch = case.mismatch or (

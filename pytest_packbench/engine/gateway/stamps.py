@@ -218,12 +218,16 @@ def _headers() -> dict[str, str]:
     return headers
 
 
-def _was_refused(number: str) -> bool:
+def _new_number() -> str:
+    # a forked process counts on
+    return f"{os.getpid()}.{next(_NUMBERS)}"
+
+
+def _was_refused(number: str | None) -> bool:
     """Whether the provider of a call is not there; once."""
-    try:
-        REFUSED.remove(number)
-    except KeyError:
+    if number not in REFUSED:
         return False
+    REFUSED.discard(number)
     return True
 
 
@@ -233,7 +237,6 @@ def _refusal() -> ConnectionRefusedError:
 
 def _send(position: int, gateway: _Gateway, send: Callable[..., Any]) -> Callable[..., Any]:
     """Stamp the request that a function gets at this position."""
-    library = send.__module__.partition(".")[0]
 
     @contextmanager
     def sending(arguments: tuple[Any, ...], options: dict[str, Any]) -> Iterator[None]:
@@ -247,14 +250,14 @@ def _send(position: int, gateway: _Gateway, send: Callable[..., Any]) -> Callabl
             request.headers.pop(name, None)
         request.headers.update(_headers())
         # one library may send by another one
-        number = request.headers.setdefault(CALL_HEADER, str(next(_NUMBERS)))
+        number = request.headers.setdefault(CALL_HEADER, _new_number())
         try:
             yield
         except Exception:
             if not _was_refused(number):
                 raise
-            cause = _refusal()
-            raise sys.modules[library].ConnectError(str(cause), request=request) from cause
+            library, cause = sys.modules[type(request).__module__.partition(".")[0]], _refusal()
+            raise library.ConnectError(str(cause), request=request) from cause
 
     if inspect.iscoroutinefunction(send):
 
@@ -275,7 +278,7 @@ def _http_putrequest(gateway: _Gateway, putrequest: Callable[..., Any]) -> Calla
     def stamping(connection: Any, method: str, url: str, *arguments: Any, **options: Any) -> Any:
         putrequest(connection, method, url, *arguments, **options)
         if (connection.host, connection.port) == gateway[:2] and url.startswith(gateway.path):
-            number = str(next(_NUMBERS))
+            number = _new_number()
             setattr(connection, _NUMBER, number)
             for name, value in {**_headers(), CALL_HEADER: number}.items():
                 connection.putheader(name, value)
@@ -290,7 +293,7 @@ def _http_getresponse(_gateway: _Gateway, getresponse: Callable[..., Any]) -> Ca
         try:
             return getresponse(connection, *arguments, **options)
         except OSError:
-            if not _was_refused(vars(connection).get(_NUMBER, "")):
+            if not _was_refused(vars(connection).get(_NUMBER)):
                 raise
             raise _refusal() from None
 
