@@ -97,6 +97,8 @@ def attribute(context: SuiteContext, state: AttemptState) -> None:
     own = [call for call in state.traffic.calls if call.uses_tokens] if state.traffic is not None else []
     made: list[ModelCall | RecordedCall] = [*(state.meter.calls if state.meter is not None else ()), *own]
     state.calls, state.cached = len(made), sum(call.cached for call in made)
+    if state.traffic is not None:
+        state.waited_ms = round(state.traffic.waited_s * 1000)
     if state.replay is not None:
         state.stale = state.replay.stale
         state.calls += state.replay.used
@@ -263,6 +265,7 @@ class AttemptState:
         llm_model: the model that answered, `unknown` where nothing states it.
         tokens_input: tokens of all requests, as providers counted them; None where one of them was not.
         tokens_output: tokens of all answers; likewise.
+        waited_ms: how long replayed calls were left open until their clients ended them, milliseconds.
         reported_usd: what the result's own report of its calls costs, as `count_reported_usage` returns it.
         cost_usd: what all calls cost, US dollars; None where it is not known.
         started_ns: monotonic clock at the start, nanoseconds.
@@ -305,6 +308,7 @@ class AttemptState:
     llm_model: str = UNKNOWN
     tokens_input: int | None = None
     tokens_output: int | None = None
+    waited_ms: int = 0
     reported_usd: float | None = None
     cost_usd: float | None = None
     started_ns: int = 0
@@ -320,6 +324,10 @@ class AttemptState:
     def stored(self) -> Attempt:
         """Return what is kept of an attempt that has ended until it is scored."""
         return Attempt(**{name: getattr(self, name) for name in _STORED})
+
+    def limited(self, limit_s: float | None) -> float | None:
+        """Return the time limit, longer by what calls may be left open because that was so when they were recorded."""
+        return limit_s if limit_s is None or self.traffic is None else limit_s + self.traffic.recorded_wait_s
 
     def stop_clock(self) -> None:
         """Set the duration and the time of the end."""
@@ -640,7 +648,7 @@ async def _call_target(
     traffic = nullcontext() if replayed is not None else _traffic_of(context, state)
     with _guard(context, state, shares_thread=shares_thread) as state.violations:
         with traffic:
-            limit = TimeLimit(None if shares_thread else context.options.case_timeout_s, state.keep)
+            limit = TimeLimit(None if shares_thread else state.limited(context.options.case_timeout_s), state.keep)
             process = ProcessState()
             try:
                 with limit:
@@ -688,7 +696,7 @@ def _recorded_in_part(context: SuiteContext, loaded: LoadedCase, state: AttemptS
 def _leave_target(context: SuiteContext, state: AttemptState) -> None:
     """Make an attempt whose time was up an error, whatever the target made of that."""
     where = user_frames(state.raised) if state.raised is not None else ()
-    failure = timed_out("the target", context.options.case_timeout_s or 0)
+    failure = timed_out("the target", state.limited(context.options.case_timeout_s) or 0)
     failure.details = where
     state.payload, state.raised = None, failure
     if state.traffic is not None:
@@ -847,7 +855,10 @@ def _check_exceptions(context: SuiteContext, state: AttemptState) -> None:
     if state.meter is not None and (error := state.meter.unrecovered_error()) is not None:
         raise _AttemptFailed(error.kind, f"a model call failed ({error.kind}): {error}")
     own = state.traffic if context.live is not None else None
-    if own is not None and (error := own.unrecovered_error(returned=raised is None)) is not None:
+    rules = context.suite.config.recording
+    if own is not None and (
+        error := own.unrecovered_error(returned=raised is None, tests_fallback=rules.tests_fallback)
+    ):
         raise _AttemptFailed(error.kind, f"a call of the target's own client failed ({error.kind}): {error}")
     if isinstance(raised, TargetFailure):
         raise _AttemptFailed(raised.kind, str(raised), raised.details)

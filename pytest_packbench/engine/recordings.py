@@ -253,8 +253,7 @@ def recording_of(context: SuiteContext, loaded: LoadedCase, state: AttemptState)
     prompts = context.options.record_prompts and loaded.case.keeps_prompts
     # a server does not run for a replay
     can_run = not context.caller.opaque or context.caller.runs_offline
-    own = state.traffic.calls if state.traffic is not None and can_run else ()
-    gateway = [call.as_exchange(prompts) for call in own]
+    gateway = state.traffic.as_exchanges(prompts=prompts) if state.traffic is not None and can_run else []
     if context.caller.opaque and not gateway and state.request is not None:
         sha256 = canonical_sha256(state.request.as_json())
         usage = _usage(state)
@@ -386,13 +385,16 @@ def _is_same(older: Recording, cassette: Cassette) -> bool:
     ignored: Any = {
         "recorded_at": True,
         "exchanges": {"__all__": {"usage", "prompt"}},
-        "gateway": {"__all__": {"usage", "request", "headers"}},
+        "gateway": {"__all__": {"usage", "request", "headers", "began_ms", "ended_ms"}},
     }
     old, new = (each.model_dump(exclude=ignored) for each in (before, cassette))
     for exchange in (*old["gateway"], *new["gateway"]):
         if isinstance(exchange["body"], dict):
             # the same answer has another id and another time
             exchange["body"] = {name: value for name, value in exchange["body"].items() if name not in _OF_EACH_ANSWER}
+    for recording in (old, new):
+        # the same calls at once begin in any order, and a replay finds each by its request
+        recording["gateway"] = sorted(map(canonical_sha256, recording["gateway"]))
     return bool(old == new)
 
 

@@ -711,13 +711,18 @@ class Runner:
         coroutine = run_target(job.context, job.loaded, flight.attempt, in_thread=self._in_thread)
         flight.task = self._loop.create_task(coroutine, context=capturing_context(flight.output))
         if self.limit_s is not None:
-            flight.timer = self._loop.call_later(self.limit_s, self._loop_time_out, flight)
+            flight.timer = self._loop.call_later(self.limit_s, self._loop_time_out, flight, self.limit_s)
         flight.task.add_done_callback(partial(self._loop_finish, flight))
 
-    def _loop_time_out(self, flight: Flight) -> None:
+    def _loop_time_out(self, flight: Flight, ran_s: float) -> None:
         """Cancel an attempt at its time limit, unless the limit was removed meanwhile."""
         if self.limit_s is not None:
-            flight.exceeded_limit_s = self.limit_s
+            limit_s = flight.attempt.limited(self.limit_s) or 0
+            if limit_s > ran_s:
+                # the recording is known as soon as the attempt has begun
+                flight.timer = self._loop.call_later(limit_s - ran_s, self._loop_time_out, flight, limit_s)
+                return
+            flight.exceeded_limit_s = limit_s
             # first: what goes on after the end is no other case's
             if flight.attempt.traffic is not None:
                 flight.attempt.traffic.close()

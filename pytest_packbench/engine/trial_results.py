@@ -56,7 +56,7 @@ if TYPE_CHECKING:
 # what the engine knows of an attempt; other keys of a record are what a pack says
 _OF_ENGINE = frozenset(EXTENSION_KEYS).difference(FURTHER_FIELDS)
 # what a result keeps of an attempt; the rest is kept only until it is scored
-_OF_RESULTS = [each.name for each in fields(Attempt) if each.name in ROW_FIELDS or each.name == "payload"]
+_OF_RESULTS = [each.name for each in fields(Attempt) if each.name in {*ROW_FIELDS, "payload", "waited_ms"}]
 # what targets, packs and models write into results and their records
 _OF_OTHERS = frozenset(
     {"facets", "llm_model", "payload", "message", "match_level", "answer", "judge", "terms", "hook_decisions"}

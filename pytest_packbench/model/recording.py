@@ -19,7 +19,7 @@ from pytest_packbench.files import U64_MAX
 from pytest_packbench.model.case import CaseId, CurrentVersion, Fraction, ListOf, StrictModel, Text
 from pytest_packbench.model.errors import Problem, first_problem, format_value, json_pointer, pluralize
 from pytest_packbench.model.report import ControlCounts
-from pytest_packbench.model.result import UNREAD, Score, adapter
+from pytest_packbench.model.result import UNREAD, Count, Score, adapter
 from pytest_packbench.model.run import (
     STUB,
     Origin,
@@ -105,27 +105,31 @@ class GatewayExchange(StrictModel):
         provider: whose protocol it is.
         method: the HTTP method.
         path: the path, and the query without keys.
-        version: 2; None in older recordings, which do not know the headers of requests.
+        version: 3; 2 in older recordings, which do not know all headers of answers; None in still older ones, which do
+            not know those of requests.
         request_headers: the headers of the request that decide on its answer, names in lower case: values in words, as
             `[redacted]`, or as `sha256:` and a hash.
         request: the JSON body of the request; None where it has none, or prompts are not recorded.
         request_sha256: hash of method, path, headers and body without credentials; in older recordings of method, path
             and body.
         status: the HTTP status of the answer; None where it never began.
-        headers: those of the answer that clients read, names in lower case.
+        headers: those of the answer, names in lower case; without secrets, dates, and names of hosts and accounts.
         body: the answer, where it is JSON.
         text: the answer, where it is other text.
         body_base64: the answer, where it is no text.
         stream: the answer, where it was streamed: events or lines, byte for byte.
         stream_base64: the same, where it is no text.
-        end: `complete`; `cut` if the provider broke off, `aborted` if the client went away.
+        end: `complete`; `cut` if the provider broke off, `aborted` if the client went away, `refused` if the provider
+            was not there.
         usage: tokens, if the provider counted them.
+        began_ms: when it began, milliseconds from the start of the attempt; known where a client of the case went away.
+        ended_ms: when it was over; likewise.
     """
 
     provider: Literal["openai", "anthropic", "ollama", "gemini"]
     method: Text
     path: Text
-    version: Literal[2] | None = None
+    version: Literal[2, 3] | None = None
     request_headers: dict[str, str] | None = None
     request: Any = None
     request_sha256: Digest
@@ -136,8 +140,10 @@ class GatewayExchange(StrictModel):
     body_base64: str | None = None
     stream: str | None = None
     stream_base64: str | None = None
-    end: Literal["complete", "cut", "aborted"] = "complete"
+    end: Literal["complete", "cut", "aborted", "refused"] = "complete"
     usage: ExchangeUsage = ExchangeUsage()
+    began_ms: Count | None = None
+    ended_ms: Count | None = None
 
     @model_validator(mode="after")
     def _check(self) -> Self:
@@ -145,7 +151,7 @@ class GatewayExchange(StrictModel):
         if len(stated) > 1:
             raise ValueError(f"an answer has one of the keys {', '.join(sorted(stated))}")
         if (self.version is None) != (self.request_headers is None):
-            raise ValueError("version 2 states request_headers, and only version 2")
+            raise ValueError("a version states request_headers, and only a version does")
         if self.status is None and self.end == "complete":
             raise ValueError("an answer without a status is not complete")
         if any("\r" in text or "\n" in text for pair in self.headers.items() for text in pair):

@@ -379,7 +379,7 @@ _JUDGE = {"anyOf": [{"type": "string"}, _NAMED, {"type": "null"}]}
 Digest = Annotated[str, Field(pattern=SHA256)]
 _NOT_IN_ROWS = frozenset(
     {"finished_ns", "suite", "payload", "tokens_input", "tokens_output", "calls", "recording", "unread", "truncated"}
-    | {"decided_by"}
+    | {"decided_by", "waited_ms"}
 )
 
 
@@ -463,6 +463,7 @@ class Attempt:
         recording: the cassette that record mode writes once the attempt is scored, as plain JSON; None without one.
         unread: why the answer can't be read; None if it may be read.
         truncated: whether an answer of the model under test was cut off.
+        waited_ms: how long replayed calls were left open until their clients ended them, milliseconds.
     """
 
     trial: Annotated[int, Field(ge=0, le=U32_MAX, strict=True)] = 0
@@ -482,6 +483,7 @@ class Attempt:
     recording: dict[str, Any] | None = None
     unread: UnreadAnswer | None = None
     truncated: Flag = False
+    waited_ms: Count = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -515,9 +517,11 @@ class Result(EndedAttempt):
 
     def as_json(self) -> dict[str, Any]:
         """Return the result as plain JSON, for xdist and the journal."""
+        waited_ms = self.attempt.waited_ms
         return {"suite": self.case.suite, **self.row(), "cost_usd": self.attempt.cost_usd} | {
             "record": self.record,
             "payload": self.attempt.payload,
+            **({"waited_ms": waited_ms} if waited_ms else {}),
         }
 
     def row(self) -> dict[str, Any]:

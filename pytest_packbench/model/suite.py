@@ -519,15 +519,17 @@ class AtLeast(StrictModel):
 
 
 class RecordingRules(StrictModel):
-    """How calls of a target's own clients are compared with recorded ones, and what it does without offline.
+    """How calls of a target's own clients are compared with recorded ones, which may fail, and what is done without.
 
     Attributes:
         ignore_headers: names of request headers that do not decide on an answer, in addition to those that never do;
             `*` is any text.
+        tests_fallback: whether a case may end without any answer of a model, because that is what it tests.
         unseen: what a target reaches past the gateway while it is recorded, and does without offline: `HOST:PORT`.
     """
 
     ignore_headers: ListOf[Annotated[str, Field(pattern=r"^[A-Za-z0-9!#$%&'*+.^_`|~-]+$")]] = ()
+    tests_fallback: Flag = False
     unseen: ListOf[Annotated[str, Field(pattern=r"^[^\s/@*]+:\d{1,5}$")]] = ()
 
 

@@ -140,6 +140,8 @@ def _recording_sha256(suite: Suite, case_id: str) -> str | None:
         return None
 
 
+# shorter waits are not worth a line
+_WAIT_SHOWN_MS = 100
 _BASE_URLS = "OPENAI_BASE_URL, ANTHROPIC_BASE_URL, OLLAMA_HOST or GOOGLE_GEMINI_BASE_URL"
 
 
@@ -349,6 +351,15 @@ class SuiteRun(RunResults):
             own = f"have its client read {_BASE_URLS}, " if context.serves_gateway else ""
             advice = f"call models through context.llm, {own}or mark the target with without_model if it calls none"
             yield f"Nothing was recorded{cases}: the target called no model through packbench; {advice}."
+        waits = [result.attempt.waited_ms for result in self.results if result.attempt.waited_ms]
+        if (total := sum(waits)) >= _WAIT_SHOWN_MS:
+            from pytest_packbench.analysis.statistics import format_duration
+
+            cases, waited = pluralize(len(waits), "case"), format_duration(total)
+            yield (
+                f"Replayed calls of {cases} were left open for {waited} until their clients ended them, as when they "
+                "were recorded; give these clients a shorter limit in tests."
+            )
         remarks: list[str] = []
         with self._calling_pack("remarks"):
             ids = [result.case.test_id for result in self.results]

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from pytest_packbench.backends import BackendError
 from pytest_packbench.engine.attempt import attempt
+from pytest_packbench.engine.gateway.exchanges import RecordedCall
 from pytest_packbench.engine.live_models import ModelCall
 from pytest_packbench.engine.recordings import (
     Replay,
@@ -22,6 +23,7 @@ from pytest_packbench.engine.recordings import (
     judges_of,
     model_exchanges,
     parts_of,
+    store_recording,
     transcript,
 )
 from pytest_packbench.files import canonical_sha256
@@ -33,7 +35,17 @@ from pytest_packbench.model.request import AnswerProblem, ModelAnswer, ModelRequ
 from pytest_packbench.model.run import RunOptions
 from pytest_packbench.model.suite import SuiteConfig
 from tests.cassettes import authored_cassette
-from tests.engine.attempts import EchoPack, FakeBackend, RunnerContext, case, context, ignore_tick, job, model_request
+from tests.engine.attempts import (
+    EchoPack,
+    FakeBackend,
+    RunnerContext,
+    case,
+    context,
+    ignore_tick,
+    job,
+    model_request,
+    suite,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -316,6 +328,47 @@ def test_a_changed_recording_waits_for_approval(tmp_path: Path) -> None:
     (tmp_path / "fixtures" / "a.json").write_text("{", "utf-8")
     record(tmp_path, ASKING)
     assert found(tmp_path) == pending
+
+
+def exchange(text: str, answer: str, **changes: Any) -> dict[str, Any]:
+    call = RecordedCall.of("openai", "POST", "/v1/chat/completions", json.dumps({"messages": text}).encode())
+    call.status, call.end, call.pieces = 200, "complete", [json.dumps({"id": answer * 2, "said": answer}).encode()]
+    return {**call.as_exchange(), **changes}
+
+
+FIRST = [exchange("a", "1"), exchange("b", "2"), exchange("c", "3"), exchange("a", "4")]
+
+
+@pytest.mark.parametrize(
+    ("second", "is_changed"),
+    [
+        (FIRST[::-1], False),
+        ([FIRST[3], *FIRST[1:3], FIRST[0]], False),
+        (
+            [
+                {**each, "headers": {"x-request-id": "r2"}, "began_ms": 5, "ended_ms": 9}
+                for each in FIRST[1:] + FIRST[:1]
+            ],
+            False,
+        ),
+        ([*FIRST[:3], exchange("a", "4", body={"id": "other", "said": "4"})], False),
+        (FIRST[1:], True),
+        ([*FIRST, FIRST[0]], True),
+        ([*FIRST[:3], exchange("a", "5")], True),
+        ([*FIRST[:3], exchange("d", "4")], True),
+        # the answers of two others
+        ([exchange("a", "1"), exchange("b", "3"), exchange("c", "2"), exchange("a", "4")], True),
+        ([*FIRST[:3], exchange("a", "4", end="cut")], True),
+    ],
+)
+def test_the_same_calls_in_another_order_are_no_other_recording(
+    tmp_path: Path, second: list[dict[str, Any]], *, is_changed: bool
+) -> None:
+    for gateway in (FIRST, second):
+        store_recording(suite(tmp_path), "a", authored_cassette("a", {}, [], gateway=gateway))
+    pending = ["fixtures/.pending/a.json"] * is_changed
+    assert found(tmp_path) == [*pending, "fixtures/a.json"]
+    assert json.loads((tmp_path / "fixtures" / "a.json").read_text("utf-8"))["gateway"] == FIRST
 
 
 def test_a_recording_is_replaced_when_no_model_is_called(tmp_path: Path) -> None:

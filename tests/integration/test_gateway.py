@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import json
 import os
+import re
 import sys
 import time
 import urllib.request
@@ -94,6 +95,15 @@ def swallow(request):
         return complete(request.input["text"], ONCE)
     except openai.OpenAIError:
         return {"points": 1.0}
+
+
+def fall_back(request):
+    try:
+        return OPENAI.with_options(timeout=0.4, max_retries=0).chat.completions.create(
+            model="slow", messages=messages(request.input["text"])
+        )
+    except openai.APITimeoutError:
+        return complete(request.input["text"])
 
 
 def three(request):
@@ -302,6 +312,36 @@ def test_a_provider_that_fails_decides_the_case(project: Project, served: Model)
     project.run_toy(target("swallow"), RECORD).assert_outcomes(errors=1)
     assert project.errors()["case_00"]["kind"] == "rate_limit"
     assert recordings(project) == {}
+
+
+def test_a_suite_may_test_what_a_pipeline_does_without_an_answer(project: Project, served: Model) -> None:
+    prepare(project, "points 0.9")
+    rules = next(project.root.rglob("suite.yaml"))
+    rules.write_text(rules.read_text("utf-8") + "recording: {tests_fallback: true}\n", "utf-8")
+    served.handler = scripted(Reply(status=429, body={"error": {"message": "slow"}}))
+    for options in ([RECORD], [], [LIVE]):
+        project.run_toy(target("swallow"), *options).assert_outcomes(passed=1)
+    # a call that is not made any more is an error here too
+    project.run_toy(target("nothing")).assert_outcomes(errors=1)
+
+
+def test_a_fallback_is_recorded_and_replayed_and_the_wait_for_it_is_summed(both: Project, served: Model) -> None:
+    prepare(both, "points 0.9", "points 0.9")
+    answer = served.handler
+    served.handler = lambda received: Reply(hang=True) if received.json()["model"] == "slow" else answer(received)
+    both.run_toy(target("fall_back"), LIVE).assert_outcomes(passed=2)
+    both.run_toy(target("fall_back"), RECORD).assert_outcomes(passed=2)
+    assert [each["end"] for each in cassette(both)["gateway"]] == ["aborted", "complete"]
+    result = both.run_toy(target("fall_back"), "--packbench-case-timeout=0.3")
+    result.assert_outcomes(passed=2)
+    assert len(served.requests) == 8
+    said = " ".join(result.stdout.str().split())
+    waited = re.search(
+        r"Replayed calls of 2 cases were left open for ([0-9.]+ m?s) until their clients ended them", said
+    )
+    assert waited is not None
+    summary = max(both.root.rglob("summary.md"), key=lambda path: path.stat().st_mtime).read_text("utf-8")
+    assert f"left open for {waited[1]}" in summary
 
 
 def test_variables_that_contradict_each_other_are_a_usage_error(

@@ -7,6 +7,7 @@ import hashlib
 import json
 import re
 import secrets
+import time
 from binascii import b2a_base64
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
@@ -22,6 +23,7 @@ from pytest_packbench.engine.gateway.protocols import (
     deciding,
     is_stream,
     joined_texts,
+    kept_headers,
     model_of,
     uses_tokens,
     without_keys,
@@ -39,11 +41,6 @@ if TYPE_CHECKING:
     from pytest_packbench.model.recording import GatewayExchange
     from pytest_packbench.model.request import Usage
 
-KEPT_HEADERS = (
-    *("content-type", "content-encoding", "retry-after", "retry-after-ms", "x-should-retry"),
-    *("request-id", "x-request-id"),
-)
-"""The headers of an answer that are recorded."""
 WEBSOCKET = 101
 """The status of a call that has become a websocket."""
 UNSUPPORTED = "unsupported_call"
@@ -71,14 +68,18 @@ class RecordedCall:
         request_sha256: hash of method, path, and the body without credentials.
         model: the model that it names; empty where it names none.
         status: the HTTP status of the answer; None as long as it has not begun.
-        headers: the headers of the answer that are recorded.
+        headers: the headers of the answer, as the client gets them.
         pieces: the body of the answer.
-        end: `complete`, `cut` (by the provider) or `aborted` (by the client); empty while it is in flight.
+        end: `complete`, `cut` (by the provider), `aborted` (by the client) or `refused` (the provider is not there);
+            empty while it is in flight.
         usage: tokens that the provider counted; None where it states none.
         error: why it failed.
         cached: whether the answer came from the cache.
         cost_usd: what it cost, US dollars; None while it is in flight, and where that is not known.
         caller: the place in the target's code that made it; empty where that is not known.
+        number: what its client calls it; empty where that is not known.
+        began: when it began, monotonic seconds.
+        ended: when it was over; likewise.
     """
 
     provider: str
@@ -98,6 +99,9 @@ class RecordedCall:
     cached: bool = False
     cost_usd: float | None = 0.0
     caller: str = ""
+    number: str = ""
+    began: float = field(default_factory=time.monotonic)
+    ended: float = 0.0
 
     @classmethod
     def of(
@@ -183,12 +187,12 @@ class RecordedCall:
             "provider": self.provider,
             "method": self.method,
             "path": self.redactor.text(self.path),
-            "version": 2,
+            "version": 3,
             "request_headers": as_recorded(self.request_headers, SHOWN if prompts else ()),
             **({"request": body} if prompts and body is not None else {}),
             "request_sha256": self.request_sha256,
             "status": self.status,
-            "headers": self.headers,
+            "headers": kept_headers(self.headers, self.redactor),
             **answer_as_json(self.content, stream=self.is_stream),
             "end": self.end or "aborted",
             **({"usage": usage} if usage else {}),
@@ -266,6 +270,8 @@ class CaseTraffic:
         neighbours: the cases that were active during its calls.
         kept: answers of an earlier recording in part, which are not asked for again.
         tasks: what answers the calls in flight, on the gateway's event loop.
+        started: when it began, monotonic seconds.
+        waited_s: how long calls were left open until their clients ended them, as when they were recorded, seconds.
     """
 
     case_id: str
@@ -288,6 +294,8 @@ class CaseTraffic:
     neighbours: set[CaseTraffic] = field(default_factory=set)
     kept: list[GatewayExchange] = field(default_factory=list)
     tasks: dict[asyncio.Task[None], RecordedCall] = field(default_factory=dict)
+    started: float = field(default_factory=time.monotonic)
+    waited_s: float = 0.0
 
     @property
     def key(self) -> tuple[object, str]:
@@ -298,6 +306,28 @@ class CaseTraffic:
     def has_recording(self) -> bool:
         """Whether there is anything to replay."""
         return bool(self.recorded)
+
+    @property
+    def recorded_wait_s(self) -> float:
+        """How long after its beginning the last call ended that its client ended, when it was recorded, seconds."""
+        return max((each.ended_ms or 0 for each in self.recorded if each.end == "aborted"), default=0) / 1000
+
+    def as_exchanges(self, *, prompts: bool = True) -> list[dict[str, Any]]:
+        """Return the calls as a cassette states them; with their times, if a replay has to wait for clients."""
+        exchanges = [call.as_exchange(prompts) for call in self.calls]
+        if any(each["end"] == "aborted" for each in exchanges):
+            for call, each in zip(self.calls, exchanges, strict=False):
+                times = (call.began, max(call.ended, call.began))
+                each["began_ms"], each["ended_ms"] = (round((at - self.started) * 1000) for at in times)
+        return exchanges
+
+    def lacks_rival(self, exchange: GatewayExchange) -> bool:
+        """Whether a call has not begun that had when this answer was complete, and that its client ended."""
+        end = exchange.ended_ms
+        return end is not None and any(
+            other.end == "aborted" and (other.began_ms or 0) < end and position not in self.replayed
+            for position, other in enumerate(self.recorded)
+        )
 
     @property
     def is_busy(self) -> bool:
@@ -355,16 +385,16 @@ class CaseTraffic:
                 f"recorded calls; not made: /gateway/{position}, {first.method} {first.path}; {_ADVICE}"
             )
 
-    def unrecovered_error(self, *, returned: bool = True) -> BackendError | None:
+    def unrecovered_error(self, *, returned: bool = True, tests_fallback: bool = False) -> BackendError | None:
         """Return the first error of a call from which the target did not recover.
 
         Args:
             returned: whether the target returned. If it raised, a call that its client gave up is told by that.
+            tests_fallback: whether a target may do without any answer.
 
-        It has recovered where an equal call succeeded later; and, where the provider itself answered by the error,
-        where any later call succeeded: the pipeline may have asked another model. There is no recovery from a call that
-        can't be recorded. A call that its client gave up before an answer began has failed too, unless any later call
-        succeeded.
+        It has recovered where a call succeeded later, of a chat model if that failed: the pipeline may have asked
+        another one. A call that its client gave up before an answer began has failed too, unless another one succeeded
+        meanwhile or later. There is no recovery from a call that can't be recorded.
         """
         from pytest_packbench.backends import BackendError
 
@@ -378,9 +408,13 @@ class CaseTraffic:
                 continue
             if error.kind == UNSUPPORTED:
                 return error
-            later = [other for other in self.calls[position + 1 :] if other.succeeded]
-            is_answer = error.kind != "network"
-            if not any(is_answer or other.request_sha256 == call.request_sha256 for other in later):
+            since = call.began if call.is_given_up else call.ended
+            if not tests_fallback and not any(
+                other.succeeded
+                and (later > position or other.ended > since)
+                and (other.asks_chat_model or not call.asks_chat_model)
+                for later, other in enumerate(self.calls)
+            ):
                 return error
         return None
 

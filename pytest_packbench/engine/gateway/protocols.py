@@ -22,6 +22,8 @@ from pytest_packbench.model.request import Usage
 if TYPE_CHECKING:
     from collections.abc import Collection, Container, Iterable, Iterator, Mapping
 
+    from pytest_packbench.model.redaction import Redactor
+
 
 IGNORED = (
     # programs, libraries and their versions
@@ -125,6 +127,45 @@ def as_recorded(headers: Mapping[str, str], words: Collection[str] = ()) -> dict
         name: value if name in words or value.startswith((_DIGEST, REDACTED)) else _DIGEST + canonical_sha256(value)
         for name, value in headers.items()
     }
+
+
+# those of the connection do not reach the client
+_NOT_KEPT = "proxy-* te *cookie* date *-date expires last-modified"
+_NAMING = (
+    "*-organi[sz]ation* *-org *-org-* *-project *-project-*id *-account* *-tenant* *-team* *-workspace* *-user* "
+    "*-customer* *-key-* *-api-base *-host *-ip *-address *via *server x-served-by x-backend* x-cache* forwarded "
+    "x-forwarded-* *report-to *reporting-* nel"
+)
+_PLACE = r"(?<=//)[^\s/?#,;\"'<>]+|\b\d{1,3}(\.\d{1,3}){3}\b|[\w.+-]+@[\w-]+(\.[\w-]+)+"
+_QUERY = "(?<=[?#]).*"
+_MOST_HEADERS = 8 * 1024
+
+
+def kept_headers(headers: Mapping[str, str], redactor: Redactor) -> dict[str, str]:
+    """Return the headers of an answer that a recording keeps, without names of organisations, accounts, keys and hosts.
+
+    Args:
+        headers: as the client gets them, names in lower case.
+        redactor: removes secrets. Of more than 8 KiB, the longest ones are left out.
+    """
+    left_out, naming = (
+        {name for each in names.split() for name in matching(headers, each)} for names in (_NOT_KEPT, _NAMING)
+    )
+    kept: dict[str, str] = redactor.json(
+        {
+            name: REDACTED if name in naming else re.sub(_PLACE, REDACTED, value)
+            for name, value in headers.items()
+            if name not in left_out and not is_secret_name(name)
+        }
+    )
+    for name in matching(kept, "*location"):
+        kept[name] = re.sub(_QUERY, REDACTED, kept[name])
+    room = _MOST_HEADERS
+    for name in sorted(kept, key=lambda name: len(name) + len(kept[name])):
+        room -= len(name) + len(kept[name])
+        if room < 0:
+            del kept[name]
+    return kept
 
 
 PLACEHOLDER_KEY = "no-key-needed"

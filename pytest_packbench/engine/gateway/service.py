@@ -6,6 +6,7 @@ import asyncio
 import os
 import re
 import threading
+import time
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -13,7 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from pytest_packbench.backends import BackendError
 from pytest_packbench.backends.client import OVERLOADED, ErrorFactory
 from pytest_packbench.engine.gateway import stamps
-from pytest_packbench.engine.gateway.exchanges import KEPT_HEADERS, UNSUPPORTED, WEBSOCKET, CaseTraffic, RecordedCall
+from pytest_packbench.engine.gateway.exchanges import UNSUPPORTED, WEBSOCKET, CaseTraffic, RecordedCall
 from pytest_packbench.engine.gateway.protocols import (
     PROVIDERS,
     Provider,
@@ -44,12 +45,16 @@ if TYPE_CHECKING:
 
 MAX_ANSWER_BYTES = 64 * 1024 * 1024
 """Longer answers are cut off."""
-_BAD_REQUEST, _NOT_FOUND, _BAD_GATEWAY = 400, 404, 502
+_BAD_REQUEST, _NOT_FOUND = 400, 404
 _FIRST_REDIRECT, _NOT_MODIFIED, _FIRST_ERROR = 300, 304, 400
 _RETRIED = frozenset({408, 409, 429, 500, 502, 503, 504, 529})
+_WHOLE = 3
+"""The version of recordings that have all headers of answers."""
+_RETRY_COUNT = "x-stainless-retry-count"
+_SLACK_S, _POLL_S = 10.0, 0.005
 _HIDDEN_HEADERS = frozenset(
     {
-        *("alt-svc", "connection", "content-length", "keep-alive", "location", "proxy-authenticate"),
+        *("alt-svc", "connection", "content-length", "keep-alive", "proxy-authenticate"),
         *("set-cookie", "strict-transport-security", "trailer", "transfer-encoding", "upgrade"),
     }
 )
@@ -213,7 +218,7 @@ class Gateway:
 
     def leave(self, traffic: CaseTraffic) -> None:
         """End a case: revoke its token, end its calls in flight, and find work that it leaves running."""
-        if traffic.is_busy and self._server.is_running:
+        if any(call.end in {"", "aborted"} for call in list(traffic.tasks.values())) and self._server.is_running:
             self._server.run(_settled(traffic))
         with self._lock:
             if traffic in self._active:
@@ -250,9 +255,10 @@ class Gateway:
         # these are taken off the request
         stamp = request.headers.pop(stamps.CASE_HEADER, "")
         caller = stamps.caller_of(request.headers.pop(stamps.CALLER_HEADER, ""))
+        number = request.headers.pop(stamps.CALL_HEADER, "")
         stated = request.headers.pop(stamps.INPUT_HEADER, "")
         call = RecordedCall.of(name, request.method, path, request.body, self._redactor, headers=request.headers)
-        call.caller = caller
+        call.caller, call.number = caller, number
         if (conversation_of := self._settings.conversation_of) is not None:
             return _Owner(conversation_of(self, call, stamp or (stated and f"?{stated}"), len(request.body))), call
         with self._lock:
@@ -371,6 +377,11 @@ class Gateway:
         call = asked.call
         call.request_headers = deciding(call.request_headers, case.ignored_headers)
         case.tasks[task] = call
+        if asked.request.headers.get(_RETRY_COUNT, "0") != "0":
+            # a client that repeats a call by itself shows nobody the answer before: in a replay, it need not wait
+            for earlier in case.calls:
+                if earlier.request_sha256 == call.request_sha256 and earlier.status in _RETRIED:
+                    earlier.headers = {**earlier.headers, "retry-after-ms": "1"}
         case.calls.append(call)
         try:
             if self._upstream is None:
@@ -382,7 +393,7 @@ class Gateway:
             else:
                 await self._ask(case, asked)
         finally:
-            call.end = call.end or "aborted"
+            call.end, call.ended = call.end or "aborted", time.monotonic()
             del case.tasks[task]
 
     async def _replay(self, case: CaseTraffic, asked: _Asked) -> None:
@@ -391,35 +402,58 @@ class Gateway:
             asked.call.error = BackendError("cassette_mismatch", case.mismatch)
             await _refuse(asked, _BAD_REQUEST, "packbench_mismatch", case.mismatch)
             return
+        # who wins a race does not win before the others have begun
+        now = time.monotonic()
+        patience_s = ((exchange.ended_ms or 0) - (exchange.began_ms or 0)) / 1000 + _SLACK_S
+        # asked for again and again: few recordings have rivals, and the others cost nothing
+        while case.lacks_rival(exchange) and time.monotonic() < now + patience_s:  # noqa: ASYNC110
+            await asyncio.sleep(_POLL_S)
         await self._repeat(exchange, asked)
+        if exchange.end == "aborted" and exchange.ended_ms is not None:
+            # a limit may be one of several calls, which are answered at once now; and this machine may be slower
+            patience_s = max(patience_s, case.started + 2 * exchange.ended_ms / 1000 + _SLACK_S - now)
+            # who leaves is noticed at once
+            asked.reply.started = True
+            try:
+                await asyncio.sleep(patience_s)
+                case.mismatch = case.mismatch or (
+                    f"{asked.call}: its client gave it up when it was recorded, and waits for {patience_s:.0f} s now; "
+                    "if the pipeline has changed, record it again (--packbench-mode=record)"
+                )
+            finally:
+                case.waited_s += time.monotonic() - now
+        if exchange.end != "complete":
+            self._drop(asked)
 
     async def _repeat(self, exchange: GatewayExchange, asked: _Asked) -> None:
-        """Answer from a recorded exchange."""
+        """Answer from a recorded exchange, as far as it goes."""
         call, reply = asked.call, asked.reply
         content = exchange.content()
         call.status, call.headers, call.pieces = exchange.status, exchange.headers, [content]
         self._judge(call, exchange.end)
         headers = dict(exchange.headers)
-        if exchange.status in _RETRIED:
+        if exchange.version != _WHOLE and exchange.status in _RETRIED:
             # who asks again need not wait
             headers |= {"retry-after-ms": "1", **({"retry-after": "0"} if "retry-after" in headers else {})}
+        # the client may be gone, and its case over, as soon as it has the whole
+        call.end = exchange.end
         if exchange.status is None:
-            call.end = exchange.end
-            reply.drop()
             return
         is_whole = exchange.end == "complete"
         if is_whole and not exchange.is_stream:
-            # the client may be gone, and its case over, as soon as it has this
-            call.end = exchange.end
             await reply.send(exchange.status, headers, content)
             return
         reply.start(exchange.status, headers)
-        await reply.write(content)
-        call.end = exchange.end
+        if content or call.is_stream:
+            await reply.write(content)
         if is_whole:
             await reply.finish()
-        else:
-            reply.drop()
+
+    def _drop(self, asked: _Asked) -> None:
+        """End a call without an answer, or in the middle of it."""
+        if asked.call.end == "refused":
+            stamps.REFUSED.add(asked.call.number)
+        asked.reply.drop()
 
     async def _ask(self, case: CaseTraffic, asked: _Asked) -> None:
         """Answer a call of a case from the cache, else forward it."""
@@ -463,7 +497,7 @@ class Gateway:
 
     async def _forward(self, asked: _Asked, *, counted: bool) -> None:
         """Send a call on, and its answer back piece by piece."""
-        from pytest_packbench.engine.gateway.upstream import CutError, UpstreamError
+        from pytest_packbench.engine.gateway.upstream import UnreachableError, UpstreamError
 
         if self._upstream is None:
             raise RuntimeError("nothing is forwarded in fixture mode")
@@ -477,23 +511,21 @@ class Gateway:
             asks = (request.method, address, path, request.headers, request.body)
             answer = await self._upstream.send(*asks, switches=request.is_websocket)
             call.status = answer.status
-            call.headers = {header: answer.headers[header] for header in KEPT_HEADERS if header in answer.headers}
+            # where a redirect leads, the client would go past the gateway
+            hidden = {*_HIDDEN_HEADERS, *(("location",) if _is_redirect(answer.status) else ())}
+            call.headers = {name: value for name, value in answer.headers.items() if name not in hidden}
             last = await self._pass_on(answer, reply, call)
             end = "complete"
-        except CutError as error:
-            end = "cut"
-            self._fail(call, address, error)
-            reply.drop()
         except UpstreamError as error:
-            end = "complete"
+            end = "refused" if isinstance(error, UnreachableError) else "cut"
             self._fail(call, address, error)
         finally:
             if answer is not None and end != "complete":
                 answer.close()
             self._account(call, end, counted=counted)
-        if answer is None:
-            await _refuse(asked, _BAD_GATEWAY, "network", str(call.error), is_retried=True)
-        elif end == "complete":
+        if end != "complete":
+            self._drop(asked)
+        else:
             # with this, the client may be gone and its case over
             await reply.write(last)
             await reply.finish()
@@ -502,11 +534,12 @@ class Gateway:
         """Send on the pieces of an answer as they come; return the one that completes it, if its length is known."""
         from pytest_packbench.engine.gateway.upstream import CutError
 
-        headers = {name: value for name, value in answer.headers.items() if name not in _HIDDEN_HEADERS}
         if answer.status == WEBSOCKET:
-            await reply.switch(headers, *answer.connection)
+            await reply.switch(call.headers, *answer.connection)
             return b""
-        reply.start(answer.status, headers, answer.length)
+        reply.start(answer.status, call.headers, answer.length)
+        if call.is_stream:
+            await reply.write(b"")
         size, last = 0, b""
         while piece := await answer.read():
             size += len(piece)
@@ -577,20 +610,21 @@ async def _settled(traffic: CaseTraffic) -> None:
     """Wait until calls whose clients have left are over, and end the others."""
     for _ in range(_SETTLE_STEPS):
         if not traffic.is_busy:
-            return
+            break
         await asyncio.sleep(_SETTLE_STEP_S)
-    tasks = [task for task, call in traffic.tasks.items() if not call.end]
+    # those that their clients ended are left open
+    tasks = [task for task, call in traffic.tasks.items() if call.end in {"", "aborted"}]
     for task in tasks:
         task.cancel()
     if tasks:
         await asyncio.wait(tasks, timeout=1)
 
 
-async def _refuse(asked: _Asked, status: int, kind: str, message: str, *, is_retried: bool = False) -> None:
-    """Answer by an error of our own; clients try again only where that makes sense."""
+async def _refuse(asked: _Asked, status: int, kind: str, message: str) -> None:
+    """Answer by an error of our own, after which clients do not try again."""
     call = asked.call
     body = error_body(call.provider, kind, f"packbench: {message}")
-    headers = {"content-type": "application/json"} | ({} if is_retried else {"x-should-retry": "false"})
+    headers = {"content-type": "application/json", "x-should-retry": "false"}
     call.status, call.headers, call.pieces, call.end = status, headers, [body], "complete"
     await asked.reply.send(status, headers, body)
 

@@ -5,12 +5,17 @@ submitter. HTTP clients carry it to the gateway in a header, together with the p
 started bare have none, and nor has a forked process: what they serve is not known. Once the case that started a thread
 has ended, the thread has its stamp after all, which the gateway refuses.
 
+A call whose provider is not there is for its client a refused connection: the gateway, which is there, closes it, and
+here the client gets the exception that it would get from its provider's address.
+
 A task or work of a pool that began inside a case and goes on after it, as a worker that is started at the first use
 does, may have served other cases with the stamp of the first: `running_work` names it.
 """
 
 from __future__ import annotations
 
+import errno
+import inspect
 import os
 import sys
 import threading
@@ -19,6 +24,7 @@ from contextvars import ContextVar, Token
 from copy import copy
 from dataclasses import dataclass, field
 from functools import cache, partial
+from itertools import count
 from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import quote, unquote, urlsplit
 from weakref import WeakValueDictionary, ref
@@ -38,6 +44,9 @@ CASE_HEADER = "x-packbench-case"
 CALLER_HEADER = "x-packbench-caller"
 INPUT_HEADER = "x-packbench-input"
 """What an app works on, JSON with percent signs for what is not ASCII; only `packbench capture` reads it."""
+CALL_HEADER = "x-packbench-call"
+REFUSED: set[str] = set()
+"""The numbers of the calls, as in their header, whose provider is not there."""
 ELSEWHERE = "+"
 """Follows, in the header, the token of a stamp that is for one thread and was inherited on another."""
 # of printable ASCII, all but the percent sign
@@ -89,7 +98,8 @@ class _PoolWork:
         return self._done
 
 
-_STARTED_BY = "_packbench_stamp"
+_STARTED_BY, _NUMBER = "_packbench_stamp", "_packbench_call"
+_NUMBERS = count()
 _CURRENT: ContextVar[_Stamp | None] = ContextVar("packbench_stamp", default=None)
 # what runs now on the threads of pools
 _RUNNING: dict[int, _PoolWork] = {}
@@ -212,32 +222,69 @@ def _headers() -> dict[str, str]:
     return headers
 
 
-def _set_headers(headers: Any) -> None:
-    # a request may be sent again, and elsewhere
-    for name in (CASE_HEADER, CALLER_HEADER):
-        headers.pop(name, None)
-    headers.update(_headers())
+def _new_number() -> str:
+    # a forked process counts on
+    return f"{os.getpid()}.{next(_NUMBERS)}"
+
+
+def _was_refused(number: str | None) -> bool:
+    """Whether the provider of a call is not there; once."""
+    if number not in REFUSED:
+        return False
+    REFUSED.discard(number)
+    return True
+
+
+def _refusal() -> ConnectionRefusedError:
+    return ConnectionRefusedError(errno.ECONNREFUSED, os.strerror(errno.ECONNREFUSED))
 
 
 def _send(position: int, gateway: _Gateway, send: Callable[..., Any]) -> Callable[..., Any]:
     """Stamp the request that a function gets at this position."""
 
-    def stamping(*arguments: Any, **options: Any) -> Any:
+    @contextmanager
+    def sending(arguments: tuple[Any, ...], options: dict[str, Any]) -> Iterator[None]:
         request = arguments[position] if len(arguments) > position else options["request"]
-        if gateway.receives(request.url):
-            _set_headers(request.headers)
-        else:
+        if not gateway.receives(request.url):
             _note_stray(request.url.host, request.url.port, request.url.scheme)
-        return send(*arguments, **options)
+            yield
+            return
+        # a request may be sent again, and elsewhere
+        for name in (CASE_HEADER, CALLER_HEADER):
+            request.headers.pop(name, None)
+        request.headers.update(_headers())
+        # one library may send by another one
+        number = request.headers.setdefault(CALL_HEADER, _new_number())
+        try:
+            yield
+        except Exception:
+            if not _was_refused(number):
+                raise
+            library, cause = sys.modules[type(request).__module__.partition(".")[0]], _refusal()
+            raise library.ConnectError(str(cause), request=request) from cause
 
-    return stamping
+    if inspect.iscoroutinefunction(send):
+
+        async def stamping(*arguments: Any, **options: Any) -> Any:
+            with sending(arguments, options):
+                return await send(*arguments, **options)
+
+        return stamping
+
+    def stamping_now(*arguments: Any, **options: Any) -> Any:
+        with sending(arguments, options):
+            return send(*arguments, **options)
+
+    return stamping_now
 
 
 def _http_putrequest(gateway: _Gateway, putrequest: Callable[..., Any]) -> Callable[..., Any]:
     def stamping(connection: Any, method: str, url: str, *arguments: Any, **options: Any) -> Any:
         putrequest(connection, method, url, *arguments, **options)
         if (connection.host, connection.port) == gateway[:2] and url.startswith(gateway.path):
-            for name, value in _headers().items():
+            number = _new_number()
+            setattr(connection, _NUMBER, number)
+            for name, value in {**_headers(), CALL_HEADER: number}.items():
                 connection.putheader(name, value)
         else:
             _note_stray(connection.host, connection.port)
@@ -258,11 +305,26 @@ def _websocket(gateway: _Gateway, send: Callable[..., Any]) -> Callable[..., Any
     return stamping
 
 
+def _http_getresponse(_gateway: _Gateway, getresponse: Callable[..., Any]) -> Callable[..., Any]:
+    def receiving(connection: Any, *arguments: Any, **options: Any) -> Any:
+        try:
+            return getresponse(connection, *arguments, **options)
+        except OSError:
+            if not _was_refused(vars(connection).get(_NUMBER)):
+                raise
+            raise _refusal() from None
+
+    return receiving
+
+
 _HTTPX = (("Client", "send", partial(_send, 1)), ("AsyncClient", "send", partial(_send, 1)))
 # urllib3, and so requests, use http.client
 _CLIENTS: dict[str, Sequence[tuple[str, str, Callable[[_Gateway, Callable[..., Any]], Callable[..., Any]]]]] = {
     "aiohttp": (("ClientRequest", "send", partial(_send, 0)),),
-    "http.client": (("HTTPConnection", "putrequest", _http_putrequest),),
+    "http.client": (
+        ("HTTPConnection", "putrequest", _http_putrequest),
+        ("HTTPConnection", "getresponse", _http_getresponse),
+    ),
     "httpx": _HTTPX,
     "httpx2": _HTTPX,
     "websockets.client": (("ClientProtocol", "send_request", _websocket),),

@@ -13,17 +13,20 @@ import select
 import ssl
 import sys
 import time
+import zlib
 from binascii import b2a_base64
 from collections import defaultdict
+from contextlib import suppress
 from functools import lru_cache
-from typing import TYPE_CHECKING, NamedTuple
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import unquote_to_bytes, urlsplit
 
 from pytest_packbench.engine.gateway.proxies import proxies_of_environment, proxy_for
 from pytest_packbench.engine.gateway.server import fields_of, next_chunk
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
 _CONNECT_S = 20.0
 _HEAD_BYTES = 64 * 1024
@@ -31,6 +34,7 @@ _PIECE_BYTES = 256 * 1024
 # servers close after 5 seconds or later
 _MAX_IDLE_S = 4.0
 _COMPRESSIONS = frozenset({"gzip", "x-gzip", "deflate", "br", "zstd", "compress"})
+_ZLIB = frozenset({"gzip", "x-gzip", "deflate"})
 _NOT_FORWARDED = frozenset(
     {
         *("accept-encoding", "connection", "content-length", "expect", "forwarded", "host", "keep-alive", "te"),
@@ -56,6 +60,10 @@ class UpstreamError(Exception):
     kind = "network"
 
 
+class UnreachableError(UpstreamError):
+    """There is no connection to a provider."""
+
+
 class CutError(UpstreamError):
     """A provider's answer ended in the middle."""
 
@@ -71,6 +79,13 @@ class _Connection(NamedTuple):
     writer: asyncio.StreamWriter
 
 
+class _Head(NamedTuple):
+    status: int
+    version: str
+    headers: dict[str, str]
+    decode: Callable[[bytes], bytes]
+
+
 class Answer:
     """The answer of a provider, whose head has arrived.
 
@@ -79,6 +94,8 @@ class Answer:
         headers: its headers, names in lower case.
         length: the length of the body as it is forwarded; None where it is not known.
         connection: what it is read from.
+
+    A body that was compressed although this was not asked for is decompressed.
     """
 
     def __init__(
@@ -87,9 +104,9 @@ class Answer:
         origin: _Origin,
         connection: _Connection,
         method: str,
-        head: tuple[int, str, dict[str, str]],
+        head: _Head,
     ) -> None:
-        self.status, version, self.headers = head
+        self.status, version, self.headers, self._decode = head
         self._upstream = upstream
         self._origin = origin
         self.connection = connection
@@ -98,6 +115,8 @@ class Answer:
         self._is_chunked = "transfer-encoding" in self.headers
         stated = "" if self._is_chunked else self.headers.get(_LENGTH, "")
         self._size = self.length = int(stated) if stated else None
+        if self._decode is not bytes:
+            self.length = None
         if method == "HEAD" or self.status in {_NO_CONTENT, _NOT_MODIFIED}:
             self._size, self._is_chunked = 0, False
         # of the body, or of the chunk that is being read
@@ -111,7 +130,7 @@ class Answer:
             CutError: the provider broke off.
         """
         try:
-            piece = await self._read()
+            piece = await self._decoded()
         except (OSError, asyncio.IncompleteReadError, asyncio.LimitOverrunError, ValueError) as error:
             self.close()
             raise CutError("the provider broke off its answer") from error
@@ -121,6 +140,17 @@ class Answer:
             self._upstream.keep(self._origin, self.connection)
         else:
             self.close()
+        return b""
+
+    async def _decoded(self) -> bytes:
+        while piece := await self._read():
+            try:
+                decoded = self._decode(piece)
+            except Exception as error:
+                raise ValueError("the body can't be decompressed") from error
+            # the first bytes may say nothing yet
+            if decoded:
+                return decoded
         return b""
 
     async def _read(self) -> bytes:
@@ -248,9 +278,9 @@ class Upstream:
                     writer.transport.abort()
                     raise
         except TimeoutError:
-            raise UpstreamError(f"{where}no connection within {_CONNECT_S:g} seconds") from None
+            raise UnreachableError(f"{where}no connection within {_CONNECT_S:g} seconds") from None
         except (OSError, EOFError, ValueError, asyncio.LimitOverrunError, UpstreamError) as error:
-            raise UpstreamError(f"{where}{str(error) or type(error).__name__}") from None
+            raise UnreachableError(f"{where}{str(error) or type(error).__name__}") from None
         return _Connection(reader, writer)
 
     def _context(self, origin: _Origin) -> ssl.SSLContext | None:
@@ -354,7 +384,7 @@ def _has_news(writer: asyncio.StreamWriter) -> bool:
     return bool(poll.poll(0))
 
 
-async def _head(reader: asyncio.StreamReader) -> tuple[int, str, dict[str, str]]:
+async def _head(reader: asyncio.StreamReader) -> _Head:
     """Read the head of an answer; raise `ValueError` where it is none."""
     text = (await reader.readuntil(b"\r\n\r\n"))[:-2].decode("latin-1")
     first, _, lines = text.partition("\r\n")
@@ -362,13 +392,39 @@ async def _head(reader: asyncio.StreamReader) -> tuple[int, str, dict[str, str]]
     headers = fields_of(lines)
     if status is None or headers.get("transfer-encoding", "chunked").lower() != "chunked":
         raise ValueError(first)
-    # other values say nothing of the bytes
     coding = headers.get("content-encoding", "").lower()
+    decode: Callable[[bytes], bytes] = bytes
+    # other values say nothing of the bytes
     if not _COMPRESSIONS.isdisjoint(re.split("[, ]+", coding)):
-        raise UpstreamError(f"the answer is compressed ({coding}), although this was not asked for")
+        decode = _decoder_of(coding)
+        del headers["content-encoding"]
     if _LENGTH in headers:
         # it may be repeated, as long as it stays the same
         headers[_LENGTH], *others = sorted({part.strip() for part in headers[_LENGTH].split(",")})
         if others or not _IS_LENGTH.fullmatch(headers[_LENGTH]):
             raise ValueError(headers[_LENGTH][:20])
-    return int(status[2]), status[1], headers
+    return _Head(int(status[2]), status[1], headers, decode)
+
+
+def _decoder_of(coding: str) -> Callable[[bytes], bytes]:
+    """Return what decompresses a body piece by piece.
+
+    Raises:
+        UpstreamError: nothing here can.
+    """
+    if coding in _ZLIB:
+        # of gzip and zlib, as the first bytes say
+        return zlib.decompressobj(zlib.MAX_WBITS | 32).decompress
+    library: Any
+    decode: Callable[[bytes], bytes]
+    # the clients use these as well, if they are installed
+    with suppress(ImportError):
+        if coding == "br":
+            library = import_module("brotli")
+            decode = library.Decompressor().process
+            return decode
+        if coding == "zstd":
+            library = import_module("zstandard")
+            decode = library.ZstdDecompressor().decompressobj().decompress
+            return decode
+    raise UpstreamError(f"the answer is compressed ({coding}), although this was not asked for")

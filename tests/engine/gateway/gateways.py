@@ -84,7 +84,7 @@ def replayed(
 
 def stored(traffic: CaseTraffic, *, prompts: bool = True) -> list[GatewayExchange]:
     """The exchanges of a case, as they come back from a cassette's file."""
-    return [from_file(call.as_exchange(prompts)) for call in traffic.calls]
+    return [from_file(exchange) for exchange in traffic.as_exchanges(prompts=prompts)]
 
 
 def from_file(exchange: Mapping[str, Any]) -> GatewayExchange:
@@ -106,10 +106,16 @@ def post(
     timeout: float = 20,
     headers: Mapping[str, str] | None = None,
 ) -> httpx.Response:
-    """Ask once: with a text, with a body, or without one; no variable of the environment is read."""
+    """Ask once: with a text, with a body, or without one; no variable of the environment is read.
+
+    Where the connection is closed without an answer, the status is 0.
+    """
     body = question(body) if isinstance(body, str) else body
     with httpx.Client(trust_env=False, follow_redirects=True, timeout=timeout) as client:
-        return client.request(method, f"{gateway.url}{path}", json=body, headers=headers)
+        try:
+            return client.request(method, f"{gateway.url}{path}", json=body, headers=headers)
+        except httpx.RemoteProtocolError:
+            return httpx.Response(0)
 
 
 def error_of(traffic: CaseTraffic) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import zlib
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -30,7 +31,7 @@ from tests.engine.gateway.gateways import (
     sse,
     stored,
 )
-from tests.servers.raw import RawServer, chunked, head
+from tests.servers.raw import CLOSE, RawServer, chunk, chunked, head
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -213,12 +214,39 @@ def test_a_stream_that_spells_a_key_is_not_cached(tmp_path: Path, ending: str, f
     assert (len([*tmp_path.rglob("*.json")]), len(server.requests)) == (files, 2 - files)
 
 
-def test_a_compressed_answer_is_an_error_as_nobody_can_search_it() -> None:
-    wire = whole(gzip.compress(json.dumps(openai_chunk("Zwölf")).encode()), "content-encoding: gzip")
-    with RawServer(lambda _: wire) as server:
+@pytest.mark.parametrize(("coding", "compress"), [("gzip", gzip.compress), ("deflate", zlib.compress)])
+@pytest.mark.parametrize("cut", [False, True])
+def test_an_answer_that_is_compressed_unasked_is_searched_counted_and_kept_as_it_reads(
+    coding: str, compress: Callable[[bytes], bytes], *, cut: bool
+) -> None:
+    body = compress(json.dumps(openai_chunk(f"Zwölf {KEY}", usage={"prompt_tokens": 5})).encode())
+    header = f"content-encoding: {coding}"
+    # by its length, or in pieces of which the first one says nothing
+    wire = [head(header, "transfer-encoding: chunked"), *[chunk(body[at : at + 1]) for at in range(len(body) - cut)]]
+    found: list[Any] = []
+    with RawServer(lambda _: [*wire, CLOSE] if cut else [*wire, b"0\r\n\r\n"]) as server:
+        traffic = recorded(server.url, lambda gateway: found.append(post(gateway, {})))
+    assert error_of(traffic)[:7] == ("network" if cut else "")
+    if not cut:
+        with RawServer(lambda _: whole(body, header)) as server:
+            recorded(server.url, lambda gateway: found.append(post(gateway, {})))
+        assert [answer.json()["choices"][0]["delta"]["content"] for answer in found] == [f"Zwölf {KEY}"] * 2
+        assert "content-encoding" not in found[0].headers
+        assert traffic.calls[0].usage is not None
+        assert Redactor().find(traffic.as_exchanges()[0]["body"])
+
+
+@pytest.mark.parametrize("coding", ["compress", "gzip, br"])
+def test_an_answer_that_nobody_can_search_is_an_error(coding: str) -> None:
+    with RawServer(lambda _: whole(b"x", f"content-encoding: {coding}")) as server:
         error = error_of(recorded(server.url, lambda gateway: post(gateway, {})))
     assert error.startswith("network: ")
-    assert "the answer is compressed (gzip), although this was not asked for" in error
+    assert f"the answer is compressed ({coding}), although this was not asked for" in error
+
+
+def test_what_can_not_be_decompressed_is_cut() -> None:
+    with RawServer(lambda _: whole(b"no gzip", "content-encoding: gzip")) as server:
+        assert "the provider broke off its answer" in error_of(recorded(server.url, post))
 
 
 @pytest.mark.parametrize(

@@ -133,7 +133,7 @@ def test_what_a_proxy_refuses_is_an_error_of_the_network(
 @pytest.mark.parametrize(
     ("proxy", "words"),
     [
-        (f"http://127.0.0.1:{closed_port()}", "the proxy 127.0.0.1:"),
+        ("http://127.0.0.1:PORT", "the proxy 127.0.0.1:"),
         ("socks5://127.0.0.1:9", "is neither http:// nor https://"),
         ("http://proxy:port", "can't be read"),
     ],
@@ -141,7 +141,7 @@ def test_what_a_proxy_refuses_is_an_error_of_the_network(
 def test_a_proxy_that_is_not_there_or_of_another_kind_is_named(
     proxy: str, words: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("HTTPS_PROXY", proxy)
+    monkeypatch.setenv("HTTPS_PROXY", proxy.replace("PORT", str(closed_port())))
     error = error_of(asked(f"https://{HOST}"))
     assert error.startswith("network: ")
     assert words in error
