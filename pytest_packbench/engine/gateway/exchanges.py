@@ -138,12 +138,17 @@ class RecordedCall:
     @property
     def succeeded(self) -> bool:
         """Whether it has a whole answer that is no error, or the client stopped one."""
-        return self.error is None and self.status is not None and self.end in {"complete", "aborted"}
+        return (
+            self.error is None
+            and self.status is not None
+            and self.end in {"complete", "aborted"}
+            and not self.is_given_up
+        )
 
     @property
     def is_given_up(self) -> bool:
-        """Whether the client left before an answer began."""
-        return self.status is None and self.end == "aborted"
+        """Whether the client left before it had an answer, or a part that it could use."""
+        return self.end == "aborted" and not (self.is_streamed and self.content)
 
     @property
     def content(self) -> bytes:
@@ -393,7 +398,7 @@ class CaseTraffic:
             tests_fallback: whether a target may do without any answer.
 
         It has recovered where a call succeeded later, of a chat model if that failed: the pipeline may have asked
-        another one. A call that its client gave up before an answer began has failed too, unless another one succeeded
+        another one. A call that its client gave up before it had an answer has failed too, unless another one succeeded
         meanwhile or later. There is no recovery from a call that can't be recorded.
         """
         from pytest_packbench.backends import BackendError
@@ -403,7 +408,7 @@ class CaseTraffic:
         for position, call in enumerate(self.calls):
             error = call.error
             if error is None and returned and call.is_given_up:
-                error = BackendError("timeout", f"{call.provider}: {call}: the client gave up before an answer began")
+                error = BackendError("timeout", f"{call.provider}: {call}: the client gave up before it had an answer")
             if error is None:
                 continue
             if error.kind == UNSUPPORTED:

@@ -396,3 +396,23 @@ def test_the_recorded_wait_is_not_charged_to_the_time_limit(
             assert done.waited_ms >= 200 or hangs
     finally:
         served.stop()
+
+
+@pytest.mark.parametrize(
+    ("wire", "kind"),
+    [
+        # what came can't be used
+        ([head("content-type: application/json", "content-length: 500"), b'{"choices": [', 600.0], "timeout"),
+        (BEGUN[:1], "timeout"),
+        # a stream may be read in part
+        (BEGUN, ""),
+    ],
+)
+def test_a_client_that_leaves_without_anything_to_use_has_no_answer(wire: list[bytes | float], kind: str) -> None:
+    def left(gateway: Gateway) -> None:
+        with pytest.raises(httpx.ReadTimeout):
+            post(gateway, timeout=0.3)
+
+    with RawServer(lambda _: [*wire, 600.0]) as server:
+        traffic = recorded(server.url, left)
+    assert (traffic.calls[0].end, error_of(traffic).partition(":")[0]) == ("aborted", kind)

@@ -273,7 +273,7 @@ def test_a_call_that_its_client_gave_up_is_an_error_unless_another_one_succeeded
 
     with FakeServer(answer) as server, recording(server.url) as gateway:
         swallowed = asked(gateway, "a", "slow")
-        expected = "timeout: openai: POST /v1/chat/completions (model slow): the client gave up before an answer began"
+        expected = "timeout: openai: POST /v1/chat/completions (model slow): the client gave up before it had an answer"
         assert error_of(swallowed) == expected
         # the exception is what it returns
         assert swallowed.unrecovered_error(returned=False) is None
