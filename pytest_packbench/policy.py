@@ -1051,6 +1051,7 @@ _RULES: tuple[tuple[Any, ...], ...] = (
     ("config/trials(/.*)?", "trials rule changed", _becomes("all")),
     ("config/unknown_keys", "unknown keys ignored", _becomes("refuse")),
     ("config/(ignore|recording/ignore_headers)", "ignored", _is_less),
+    ("config/recording/ignore(/.*)?", "ignored", lambda _old, new: new == []),
     ("config/gates/[^/]*", "gate removed", _is_new),
     ("config/gates/.*/must_pass", "gate loosened", _is_more),
     ("config/gates/.*/(min|min_mean_change|confidence)", "gate loosened", _is_new, _is_higher),

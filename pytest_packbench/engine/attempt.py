@@ -688,7 +688,8 @@ def _traffic_of(context: SuiteContext, state: AttemptState) -> AbstractContextMa
     """Return the block in which calls of the target's own model clients belong to the attempt."""
     if state.traffic is None:
         return nullcontext()
-    state.traffic.ignored_headers = context.suite.config.recording.ignore_headers
+    rules = context.suite.config.recording
+    state.traffic.ignored_headers, state.traffic.ignored = rules.ignore_headers, rules.ignore
     if context.caller.opaque and context.serving is not None:
         return context.serving.outside_process(state.traffic)
     return state.traffic.active()

@@ -254,7 +254,7 @@ def recording_of(context: SuiteContext, loaded: LoadedCase, state: AttemptState)
     # a server does not run for a replay
     can_run = not context.caller.opaque or context.caller.runs_offline
     own = state.traffic.calls if state.traffic is not None and can_run else ()
-    gateway = [call.as_exchange(prompts) for call in own]
+    gateway = [call.as_exchange(prompts, context.suite.config.recording.ignore) for call in own]
     if context.caller.opaque and not gateway and state.request is not None:
         sha256 = canonical_sha256(state.request.as_json())
         usage = _usage(state)

@@ -111,6 +111,8 @@ class GatewayExchange(StrictModel):
         request: the JSON body of the request; None where it has none, or prompts are not recorded.
         request_sha256: hash of method, path, headers and body without credentials; in older recordings of method, path
             and body.
+        alike_sha256: hash of method, path and body without what differs in each run; None where there is no such thing,
+            and where `request` tells.
         status: the HTTP status of the answer; None where it never began.
         headers: those of the answer that clients read, names in lower case.
         body: the answer, where it is JSON.
@@ -129,6 +131,7 @@ class GatewayExchange(StrictModel):
     request_headers: dict[str, str] | None = None
     request: Any = None
     request_sha256: Digest
+    alike_sha256: Digest | None = None
     status: Annotated[int, Field(ge=200, le=599)] | None = None
     headers: dict[str, str] = Field(default_factory=dict)
     body: Any = None

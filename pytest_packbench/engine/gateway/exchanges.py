@@ -15,6 +15,7 @@ from os.path import commonprefix
 from typing import TYPE_CHECKING, Any
 
 from pytest_packbench.engine.gateway import stamps
+from pytest_packbench.engine.gateway.likeness import alike, alike_sha256, applied, differences
 from pytest_packbench.engine.gateway.protocols import (
     CHATS,
     SHOWN,
@@ -31,13 +32,14 @@ from pytest_packbench.model.redaction import Redactor, without_credentials, with
 
 if TYPE_CHECKING:
     import asyncio
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator, Mapping, Sequence
 
     from pytest_packbench.backends import BackendError
     from pytest_packbench.engine.gateway.service import Gateway
     from pytest_packbench.engine.live_models import CallLimit
     from pytest_packbench.model.recording import GatewayExchange
     from pytest_packbench.model.request import Usage
+    from pytest_packbench.model.suite import IgnoreRule
 
 KEPT_HEADERS = (
     *("content-type", "content-encoding", "retry-after", "retry-after-ms", "x-should-retry"),
@@ -63,6 +65,7 @@ class RecordedCall:
         method: the HTTP method.
         path: the path, and the query without keys.
         body: the JSON body of the request; None where it has none.
+        asked: what is compared of it: the body without credentials, or its hash where it is no JSON.
         request_headers: the headers of the request that decide on its answer.
         redactor: removes secrets; gets to know those of the request.
         request_sha256: hash of method, path, and the body without credentials.
@@ -82,6 +85,7 @@ class RecordedCall:
     method: str
     path: str
     body: Any
+    asked: Any
     request_headers: dict[str, str]
     redactor: Redactor
     request_sha256: str
@@ -114,9 +118,10 @@ class RecordedCall:
         # Ollama's client sends a key where there is one, and its servers need none
         ignored = ("authorization",) * (provider == "ollama")
         kept = deciding(without_credentials(headers or {}, found), ignored)
-        sha256 = canonical_sha256({"method": method, "path": path, "body": without_credentials(key, found)})
+        asked = without_credentials(key, found)
+        sha256 = canonical_sha256({"method": method, "path": path, "body": asked})
         redactor.add(found, "a credential of a request")
-        return cls(provider, method, path, value, redactor.json(kept), redactor, sha256, model_of(path, value))
+        return cls(provider, method, path, value, asked, redactor.json(kept), redactor, sha256, model_of(path, value))
 
     @property
     def uses_tokens(self) -> bool:
@@ -167,11 +172,16 @@ class RecordedCall:
         """Return the JSON body of the request without secrets; None where it has none."""
         return self.redactor.json(without_secrets(self.body))
 
-    def as_exchange(self, prompts: bool = True) -> dict[str, Any]:  # noqa: FBT001, FBT002 - its only argument
+    def alike_sha256(self, rules: Sequence[IgnoreRule]) -> str:
+        """Return a hash that it shares with calls that ask the same by the rules of a suite."""
+        return alike_sha256(self.method, self.path, self.asked, rules)
+
+    def as_exchange(self, prompts: bool = True, rules: Sequence[IgnoreRule] = ()) -> dict[str, Any]:  # noqa: FBT001, FBT002
         """Return the call as a cassette states it (see `GatewayExchange`), plain JSON without the request's secrets.
 
         Args:
             prompts: whether to include the body of the request, and values of its headers.
+            rules: what differs in each run.
         """
         body = self.shown_body() if prompts else None
         counts = {} if self.usage is None else asdict(self.usage)
@@ -184,6 +194,7 @@ class RecordedCall:
             "request_headers": as_recorded(self.request_headers, SHOWN if prompts else ()),
             **({"request": body} if prompts and body is not None else {}),
             "request_sha256": self.request_sha256,
+            **({} if prompts or alike(self.asked, rules) == self.asked else {"alike_sha256": self.alike_sha256(rules)}),
             "status": self.status,
             "headers": self.headers,
             **answer_as_json(self.content, stream=self.is_stream),
@@ -249,6 +260,7 @@ class CaseTraffic:
         trial: the number of the attempt at the case, from 0.
         suite: the case's suite, which is compared by identity.
         ignored_headers: names of headers that do not decide on an answer, in addition to those that never do.
+        ignored: what differs in each run in the bodies of requests.
         token: names the case to the gateway, in the path or in a header.
         calls: the calls in the order in which they began.
         replayed: the positions of the exchanges that were replayed.
@@ -270,6 +282,7 @@ class CaseTraffic:
     trial: int = 0
     suite: object = None
     ignored_headers: tuple[str, ...] = ()
+    ignored: tuple[IgnoreRule, ...] = ()
     token: str = field(default_factory=lambda: secrets.token_urlsafe(12))
     calls: list[RecordedCall] = field(default_factory=list)
     replayed: set[int] = field(default_factory=set)
@@ -324,10 +337,11 @@ class CaseTraffic:
 
     def take(self, call: RecordedCall) -> GatewayExchange | None:
         """Return the next recorded answer to a call; None where there is none, which is a mismatch."""
-        for position, exchange in enumerate(self.recorded):
-            if position not in self.replayed and self._is_of(exchange, call):
-                self.replayed.add(position)
-                return exchange
+        for is_of in (self._is_of, self._is_like):
+            for position, exchange in enumerate(self.recorded):
+                if position not in self.replayed and is_of(exchange, call):
+                    self.replayed.add(position)
+                    return exchange
         if not self.mismatch:
             self.mismatch = self._missing(call)
         return None
@@ -376,6 +390,15 @@ class CaseTraffic:
         """Whether an exchange is the recording of a call."""
         return self._asks(exchange, call) and not self._other_headers(exchange, call)
 
+    def _is_like(self, exchange: GatewayExchange, call: RecordedCall) -> bool:
+        """Whether an exchange is the recording of a call but for what differs in each run."""
+        if exchange.provider != call.provider or self._other_headers(exchange, call):
+            return False
+        recorded = exchange.alike_sha256
+        if recorded is None and exchange.request is not None:
+            recorded = alike_sha256(exchange.method, exchange.path, exchange.request, self.ignored)
+        return recorded == call.alike_sha256(self.ignored)
+
     def _asks(self, exchange: GatewayExchange, call: RecordedCall) -> bool:
         """Whether a recorded request is that of a call, but for its headers."""
         return (exchange.provider, exchange.request_sha256) == (call.provider, call.request_sha256)
@@ -408,8 +431,27 @@ class CaseTraffic:
                 f"{', '.join(self._other_headers(exchange, call))}"
             )
         else:
-            where = self._compared(exchange, call, asked)
+            where = self._compared(exchange, call, asked) + self._declared(exchange, call)
         return f"{problem}; the nearest is /gateway/{nearest}, {where}; {_ADVICE}"
+
+    def _declared(self, exchange: GatewayExchange, call: RecordedCall) -> str:
+        """Return which rules would make a call that of an exchange, and which do nothing; empty where none would."""
+        now, known_only = call.shown_body(), not self.gateway.checks
+        both = (alike(without_secrets(each), self.ignored) for each in (exchange.request, now))
+        found = [*differences(*both, known_only=known_only)]
+        texts = [
+            f"suite.yaml: /recording/ignore/{number} matches nothing in it"
+            for number, rule in enumerate(self.ignored)
+            if applied(rule, now) == now
+        ]
+        rules = [rule for difference in found for rule in difference.rules]
+        if all(difference.rules for difference in found) and rules:
+            declared = json.dumps(rules, ensure_ascii=False)
+            texts.append(f"if it differs in every run, declare that in suite.yaml: recording: {{ignore: {declared}}}")
+        elif not known_only:
+            places = ", ".join(difference.place or "/" for difference in found[:3])
+            texts.append(f"it differs at {places}: have it ask the same in each run, or declare recording: ignore")
+        return "".join(f"; {text}" for text in texts)
 
     def _nearest(self, call: RecordedCall, asked: Any) -> int | None:
         """Return the position of the recorded request that is most like a call."""

@@ -119,11 +119,13 @@ class Gateway:
         address: host and port.
         offline: whether nothing is ever forwarded.
         upstreams: the address of each provider.
+        checks: whether a run that has recorded looks for what differs in each run.
         outside: the stamp of work that belongs to no case, whichever run at the same time.
     """
 
     def __init__(self, *, offline: bool, upstreams: Mapping[str, str] | None = None) -> None:
         self.offline = offline
+        self.checks = False
         self.upstreams = {**upstreams_of(os.environ), **(upstreams or {})}
         self._server = LoopbackServer(self._handle, self._turned_away)
         self.url = self._server.url
