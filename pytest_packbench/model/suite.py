@@ -553,8 +553,10 @@ class RecordingRules(StrictModel):
         ignore_headers: names of request headers that do not decide on an answer, in addition to those that never do;
             `*` is any text.
         ignore: what differs in each run in the bodies of requests, and decides on no answer.
+        check: whether what was recorded is replayed once; `off` for a target with effects that must not happen again.
     """
 
+    check: bool = True
     ignore: ListOf[IgnoreRule] = ()
     ignore_headers: ListOf[Annotated[str, Field(pattern=r"^[A-Za-z0-9!#$%&'*+.^_`|~-]+$")]] = ()
 

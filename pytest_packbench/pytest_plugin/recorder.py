@@ -162,6 +162,8 @@ class SuiteRun(RunResults):
         control_results: what the selected controls came to so far, by node id; at first, not run.
         controls: what they came to, at the end; None if there are none, or none is replayed in this mode.
         control_note: why none was replayed, in a line; empty if that is not so.
+        checked: how many recordings of a run that records replay, or why that is not known; empty for another run.
+        differing: which do not, and why; a line each.
     """
 
     def __init__(self, contexts: SessionSuites, suite: Suite) -> None:
@@ -182,12 +184,15 @@ class SuiteRun(RunResults):
         self.control_results: dict[str, ControlResult] = {}
         self.controls: ControlTally | None = None
         self.control_note = ""
+        self.checked = ""
+        self.differing: list[str] = []
 
     @property
     def failed(self) -> bool:
         """Whether the suite as a whole fails the session."""
         concluded = self.conclusion is not None and self.conclusion.failed
-        return bool(self.problems or concluded or (self.controls and self.controls.wrong) or self.has_recorded_nothing)
+        unsound = (self.controls and self.controls.wrong) or self.has_recorded_nothing or self.differing
+        return bool(self.problems or concluded or unsound)
 
     def head(self) -> Run:
         """Return what is known of the run when it starts."""
@@ -349,6 +354,7 @@ class SuiteRun(RunResults):
             own = f"have its client read {_BASE_URLS}, " if context.serves_gateway else ""
             advice = f"call models through context.llm, {own}or mark the target with without_model if it calls none"
             yield f"Nothing was recorded{cases}: the target called no model through packbench; {advice}."
+        yield from map(self._redact, self.differing)
         remarks: list[str] = []
         with self._calling_pack("remarks"):
             ids = [result.case.test_id for result in self.results]
@@ -652,7 +658,12 @@ class Recorder:
             return (yield)
         self.contexts.close()
         # also those of marked tests of which none is selected
-        for run in map(self.run_of, self.contexts.suites.values()):
+        runs = [*map(self.run_of, self.contexts.suites.values())]
+        if self.contexts.settings.mode == "record" and session.exitstatus != pytest.ExitCode.INTERRUPTED:
+            from pytest_packbench.pytest_plugin.check import check_recordings
+
+            check_recordings(self)
+        for run in runs:
             try:
                 self._finish(run, session)
             except (OSError, MemoryError, RecursionError) as error:

@@ -15,6 +15,7 @@ from pytest_packbench.engine.gateway.exchanges import CaseTraffic, RecordedCall
 from pytest_packbench.engine.gateway.service import Gateway
 from pytest_packbench.engine.offline import tell_late
 from pytest_packbench.model.request import ROUTE, GatewayRoute
+from pytest_packbench.model.run import CHECK_FOLDER
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -76,6 +77,7 @@ class Serving:
         # cases that run at once may not open a socket
         with own_work():
             self.gateway = gateway = Gateway(offline=offline, upstreams=upstreams_of(before))
+            gateway.checks = CHECK_FOLDER in os.environ
             # as long as the gateway serves, calls say whose they are
             stamping = self._undo.enter_context(ExitStack())
             self._undo.callback(gateway.stop)
