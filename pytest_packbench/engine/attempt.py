@@ -36,6 +36,7 @@ from pytest_packbench.model.errors import (
     error_text,
     first_problem,
     format_value,
+    pluralize,
     single_spaced,
     user_frames,
 )
@@ -65,6 +66,7 @@ from pytest_packbench.model.result import (
     with_unknown_keys,
 )
 from pytest_packbench.model.run import STUB
+from pytest_packbench.model.suite import FIXTURES, SHARED
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Sequence
@@ -740,6 +742,9 @@ def _check_result(context: SuiteContext, loaded: LoadedCase, state: AttemptState
         replay.finish()
     if state.raised is None and state.traffic is not None and context.live is None:
         state.traffic.finish()
+        if count := len(state.traffic.borrowed):
+            shared = f"{pluralize(count, 'call')} replayed from {FIXTURES}/{SHARED}, which is recorded for all cases"
+            state.remark = "; ".join(filter(None, [state.remark, shared]))
     _find_secrets(context, state)
     if isinstance(state.verify_context, WatchedContext) and not state.verify_context.read and state.raised is None:
         names = ", ".join(part.name for part in context.guard_parts)

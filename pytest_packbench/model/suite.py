@@ -464,6 +464,8 @@ FIXTURES = "fixtures"
 """The folder of a suite's recordings."""
 PENDING = ".pending"
 """The folder under `fixtures` of recordings that change an older one and wait for `packbench accept`."""
+SHARED = "shared/calls.json"
+"""The file under `fixtures` with the calls that one case makes for all."""
 CONTROLS = "controls"
 """The folder under `fixtures` of controls."""
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 from contextlib import ExitStack, contextmanager, suppress
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pytest_packbench.engine.gateway.exchanges import CaseTraffic, RecordedCall
@@ -38,17 +39,19 @@ class Serving:
     Args:
         mode: how model calls are answered. In fixture mode nothing is forwarded.
         here: whether it serves in this process; the controller of xdist makes no calls in live and record mode.
+        folders: the folders of the suites.
 
     Attributes:
         gateway: the gateway, once it serves in this process.
         upstreams: the addresses to which calls of each provider are forwarded, where a variable of it is set.
     """
 
-    def __init__(self, mode: Mode, *, here: bool = True) -> None:
+    def __init__(self, mode: Mode, *, here: bool = True, folders: Sequence[Path] = ()) -> None:
         self.gateway: Gateway | None = None
         self.upstreams: dict[str, str] = {}
         self._mode = mode
         self._is_here = here
+        self._folders = folders
         self._undo = ExitStack()
         self._elsewhere: dict[str, str | None] = {}
 
@@ -76,8 +79,11 @@ class Serving:
 
         # cases that run at once may not open a socket
         with own_work():
-            self.gateway = gateway = Gateway(offline=offline, upstreams=upstreams_of(before))
-            gateway.checks = CHECK_FOLDER in os.environ
+            folders, checked = self._folders, os.environ.get(CHECK_FOLDER)
+            if checked is not None:
+                folders = [*folders, Path(checked)]
+            self.gateway = gateway = Gateway(offline=offline, upstreams=upstreams_of(before), folders=folders)
+            gateway.checks = checked is not None
             # as long as the gateway serves, calls say whose they are
             stamping = self._undo.enter_context(ExitStack())
             self._undo.callback(gateway.stop)

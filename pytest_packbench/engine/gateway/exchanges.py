@@ -28,11 +28,13 @@ from pytest_packbench.engine.gateway.protocols import (
     without_keys,
 )
 from pytest_packbench.files import NUMBERS, canonical_sha256
+from pytest_packbench.model.errors import CassetteError
 from pytest_packbench.model.redaction import Redactor, without_credentials, without_secrets
 
 if TYPE_CHECKING:
     import asyncio
     from collections.abc import Iterator, Mapping, Sequence
+    from pathlib import Path
 
     from pytest_packbench.backends import BackendError
     from pytest_packbench.engine.gateway.service import Gateway
@@ -264,6 +266,7 @@ class CaseTraffic:
         token: names the case to the gateway, in the path or in a header.
         calls: the calls in the order in which they began.
         replayed: the positions of the exchanges that were replayed.
+        borrowed: the exchanges of shared recordings that were replayed: the folder of the suite, and the position.
         mismatch: the first call that is not in the recording, in one line, or what is in it and was not asked for.
         difference: the lines of a unified diff of that call and the nearest recorded one.
         unattributed: the first call that can't be attributed to this or another case, in one line.
@@ -286,6 +289,7 @@ class CaseTraffic:
     token: str = field(default_factory=lambda: secrets.token_urlsafe(12))
     calls: list[RecordedCall] = field(default_factory=list)
     replayed: set[int] = field(default_factory=set)
+    borrowed: set[tuple[Path, int]] = field(default_factory=set)
     mismatch: str = ""
     difference: tuple[str, ...] = ()
     unattributed: str = ""
@@ -337,25 +341,30 @@ class CaseTraffic:
 
     def take(self, call: RecordedCall) -> GatewayExchange | None:
         """Return the next recorded answer to a call; None where there is none, which is a mismatch."""
-        for is_of in (self._is_of, self._is_like):
+        for is_of in (self.is_of, self._is_like):
             for position, exchange in enumerate(self.recorded):
                 if position not in self.replayed and is_of(exchange, call):
                     self.replayed.add(position)
                     return exchange
-        if not self.mismatch:
-            self.mismatch = self._missing(call)
-        return None
+        try:
+            shared, problem = self.gateway.shared.take(self, call), ""
+        except CassetteError as error:
+            shared, problem = None, str(error)
+        if shared is None and not self.mismatch:
+            self.mismatch = problem or self._missing(call)
+        return shared
 
     def finish(self) -> None:
         """Report recorded exchanges that nobody asked for as a mismatch."""
         made, total = len(self.replayed), len(self.recorded)
-        if made < total and not self.mismatch:
-            position = min({*range(total)} - self.replayed)
-            first = self.recorded[position]
-            self.mismatch = (
-                f"the target's own client made only {made} of the {total} "
-                f"recorded calls; not made: /gateway/{position}, {first.method} {first.path}; {_ADVICE}"
-            )
+        left = sorted({*range(total)} - self.replayed) if made < total and not self.mismatch else ()
+        for position in left:
+            if not self.gateway.shared.has(self, first := self.recorded[position]):
+                self.mismatch = (
+                    f"the target's own client made only {made} of the {total} "
+                    f"recorded calls; not made: /gateway/{position}, {first.method} {first.path}; {_ADVICE}"
+                )
+                break
 
     def unrecovered_error(self, *, returned: bool = True) -> BackendError | None:
         """Return the first error of a call from which the target did not recover.
@@ -386,7 +395,7 @@ class CaseTraffic:
                 return error
         return None
 
-    def _is_of(self, exchange: GatewayExchange, call: RecordedCall) -> bool:
+    def is_of(self, exchange: GatewayExchange, call: RecordedCall) -> bool:
         """Whether an exchange is the recording of a call."""
         return self._asks(exchange, call) and not self._other_headers(exchange, call)
 
@@ -416,7 +425,7 @@ class CaseTraffic:
                 f"the target's own client calls a model ({call}), and the case has no recorded exchanges; "
                 "record them (--packbench-mode=record)"
             )
-        same = [exchange for exchange in self.recorded if self._is_of(exchange, call)]
+        same = [exchange for exchange in self.recorded if self.is_of(exchange, call)]
         if same:
             return f"{call}: asked more often than the {len(same)} time(s) that it was recorded; {_ADVICE}"
         asked = call.shown_body()
