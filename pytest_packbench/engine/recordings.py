@@ -375,6 +375,7 @@ def _is_same(older: Recording, cassette: Cassette) -> bool:
         return False
     ignored: Any = {
         "recorded_at": True,
+        "conditions": {"recording"},
         "exchanges": {"__all__": {"usage", "prompt"}},
         "gateway": {"__all__": {"usage", "request", "headers"}},
     }
@@ -534,12 +535,14 @@ def recorded_conditions(context: SuiteContext, tools: Sequence[Tool] | None) -> 
         context: the suite's.
         tools: the tools that the model was offered; None where that is not known.
     """
+    rules = context.suite.config.recording.model_dump(mode="json", by_alias=True, exclude_defaults=True)
     return {
         "target": target_of(context),
         "pack": {"name": context.pack.name, "version": context.pack.version},
         "guards": [part._asdict() for part in context.guard_parts],
         "judges": [part._asdict() for part in context.judge_parts],
         "tools": None if tools is None else [{"name": name, "sha256": sha256} for name, sha256 in tool_hashes(tools)],
+        **({"recording": rules} if rules else {}),
     }
 
 

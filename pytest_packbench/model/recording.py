@@ -229,6 +229,7 @@ class Conditions(StrictModel):
         judges: the judges that the suite names.
         tools: the tools that the model was offered, sorted by name; None where that is not known, because the target
             ran outside this process.
+        recording: the rules of the suite for recordings; None where it has none. Without `check`, nobody has replayed it.
     """
 
     target: RecordedTarget
@@ -236,6 +237,7 @@ class Conditions(StrictModel):
     guards: ListOf[RecordedPart] = ()
     judges: ListOf[RecordedPart] = ()
     tools: ListOf[RecordedTool] | None = None
+    recording: dict[str, Any] | None = None
 
 
 Version = Annotated[Literal[2], CurrentVersion(CASSETTE_VERSION)]

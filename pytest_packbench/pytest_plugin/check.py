@@ -22,6 +22,7 @@ import pytest
 
 from pytest_packbench.cases.finder import Recording, find_recording
 from pytest_packbench.cases.load import load_recording
+from pytest_packbench.engine.gateway.exchanges import answer_of
 from pytest_packbench.engine.gateway.shared import SharedCalls, is_same_request, shared_recording
 from pytest_packbench.engine.recordings import write_recording
 from pytest_packbench.files import canonical_sha256
@@ -119,8 +120,8 @@ def _calls_before(recorder: Recorder) -> list[dict[str, Any]]:
     """Return the calls before the first case as recordings state them, without those whose answer has a secret."""
     serving, redactor = recorder.contexts.serving, recorder.contexts.redactor
     made = serving.gateway.before if serving is not None and serving.gateway is not None else []
-    exchanges = [call.as_exchange(recorder.contexts.settings.record_prompts) for call in made]
-    return [exchange for exchange in exchanges if not redactor.suspects(json.dumps(exchange))]
+    exchanges = [(call, call.as_exchange(recorder.contexts.settings.record_prompts)) for call in made]
+    return [exchange for call, exchange in exchanges if not redactor.find([answer_of(exchange), call.joined_texts()])]
 
 
 def _share(folder: Path, calls: Sequence[dict[str, Any]], suite: Suite, results: Mapping[str, Result]) -> int:
@@ -199,7 +200,10 @@ def _replayed(recorder: Recorder, folder: str, order: list[str]) -> Found:
     if found.exists():
         return Found(**json.loads(found.read_text("utf-8")))
     printed = [line for line in (done.stderr or done.stdout).splitlines() if line.strip()]
-    said = f": {printed[-1]}" if printed else ""
+    # before the summary of a session, the error; else its last line
+    said = next(
+        (f": {line}" for line in printed if line.startswith("ERROR: ")), "".join(f": {line}" for line in printed[-1:])
+    )
     return Found(problem=f"not checked: the process that replays them ended with exit code {done.returncode}{said}")
 
 
