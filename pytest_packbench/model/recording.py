@@ -112,7 +112,7 @@ class GatewayExchange(StrictModel):
         request_sha256: hash of method, path, headers and body without credentials; in older recordings of method, path
             and body.
         alike_sha256: hash of method, path and body without what differs in each run; None where there is no such thing,
-            and where `request` tells.
+            or `request` has it all.
         status: the HTTP status of the answer; None where it never began.
         headers: those of the answer that clients read, names in lower case.
         body: the answer, where it is JSON.
@@ -229,7 +229,7 @@ class Conditions(StrictModel):
         judges: the judges that the suite names.
         tools: the tools that the model was offered, sorted by name; None where that is not known, because the target
             ran outside this process.
-        recording: the rules of the suite for recordings; None where it has none. Without `check`, nobody has replayed it.
+        recording: the rules of the suite for recordings; None where it has none; without `check`, it was not replayed.
     """
 
     target: RecordedTarget

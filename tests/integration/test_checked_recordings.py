@@ -181,9 +181,7 @@ def test_an_index_that_is_built_once_is_shared(checked: Project, served: Model, 
         change(checked, "\n\ndef searching", "\n\nindex()\n\n\ndef searching")
     checked.prepare("points 0.9", "points 1", "points 0.8")
     result = ended(checked.run_toy(target("searching"), RECORD), 0, "recorded: 3 of 3 cases, 3 of 3 replay", passed=3)
-    assert "1 call made by one case for all, now in fixtures/shared/calls.json: POST /v1/embeddings." in one_line(
-        result
-    )
+    assert "1 call made once for all cases, now in fixtures/shared/calls.json: POST /v1/embeddings." in one_line(result)
     assert (len(served.requests), shared(checked)) == (7, [["returns", "shipping"]])
     ended(checked.run_toy(target("searching")), 0, passed=3)
     last = checked.run_toy(target("searching"), "-k", "case_02")

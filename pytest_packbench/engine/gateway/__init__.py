@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import os
 from contextlib import ExitStack, contextmanager, suppress
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pytest_packbench.engine.gateway.exchanges import CaseTraffic, RecordedCall
@@ -20,6 +19,7 @@ from pytest_packbench.model.run import CHECK_FOLDER
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
+    from pathlib import Path
 
     from pytest_packbench.model.recording import GatewayExchange
     from pytest_packbench.model.run import Mode
@@ -79,11 +79,8 @@ class Serving:
 
         # cases that run at once may not open a socket
         with own_work():
-            folders, checked = self._folders, os.environ.get(CHECK_FOLDER)
-            if checked is not None:
-                folders = [*folders, Path(checked)]
-            self.gateway = gateway = Gateway(offline=offline, upstreams=upstreams_of(before), folders=folders)
-            gateway.checks = checked is not None
+            self.gateway = gateway = Gateway(offline=offline, upstreams=upstreams_of(before), folders=self._folders)
+            gateway.checks = CHECK_FOLDER in os.environ
             # as long as the gateway serves, calls say whose they are
             stamping = self._undo.enter_context(ExitStack())
             self._undo.callback(gateway.stop)

@@ -34,7 +34,6 @@ from pytest_packbench.model.redaction import Redactor, without_credentials, with
 if TYPE_CHECKING:
     import asyncio
     from collections.abc import Iterator, Mapping, Sequence
-    from pathlib import Path
 
     from pytest_packbench.backends import BackendError
     from pytest_packbench.engine.gateway.service import Gateway
@@ -266,7 +265,7 @@ class CaseTraffic:
         token: names the case to the gateway, in the path or in a header.
         calls: the calls in the order in which they began.
         replayed: the positions of the exchanges that were replayed.
-        borrowed: the exchanges of shared recordings that were replayed: the folder of the suite, and the position.
+        borrowed: the exchanges of the shared recording that were replayed.
         mismatch: the first call that is not in the recording, in one line, or what is in it and was not asked for.
         difference: the lines of a unified diff of that call and the nearest recorded one.
         unattributed: the first call that can't be attributed to this or another case, in one line.
@@ -283,13 +282,13 @@ class CaseTraffic:
     gateway: Gateway
     recorded: tuple[GatewayExchange, ...] = ()
     trial: int = 0
-    suite: object = None
+    suite: Any = None
     ignored_headers: tuple[str, ...] = ()
     ignored: tuple[IgnoreRule, ...] = ()
     token: str = field(default_factory=lambda: secrets.token_urlsafe(12))
     calls: list[RecordedCall] = field(default_factory=list)
     replayed: set[int] = field(default_factory=set)
-    borrowed: set[tuple[Path, int]] = field(default_factory=set)
+    borrowed: list[GatewayExchange] = field(default_factory=list)
     mismatch: str = ""
     difference: tuple[str, ...] = ()
     unattributed: str = ""

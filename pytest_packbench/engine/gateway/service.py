@@ -146,8 +146,7 @@ class Gateway:
 
             self._upstream = Upstream()
         self._settings = _Settings()
-        nobody = CaseTraffic("", self)
-        self.outside, self.shared = nobody.token, SharedCalls(folders, nobody)
+        self.outside, self.shared = CaseTraffic("", self).token, SharedCalls(folders)
         self.before: list[RecordedCall] = []
         self._lock = threading.Lock()
         self._open: dict[str, CaseTraffic] = {}
@@ -303,7 +302,7 @@ class Gateway:
         if self.offline:
             message = f"fixture mode is offline, and no case made this call: {call} is refused; {_INSIDE}"
             try:
-                return _Owner(refusal=message, shared=self.shared.take(self.shared.outside, call))
+                return _Owner(refusal=message, shared=self.shared.take(CaseTraffic("", self), call))
             except CassetteError as error:
                 return _Owner(refusal=str(error))
         if not (self._active or self._ended):

@@ -5,18 +5,22 @@ An index that is built at its first use is one. Only the check at the end of a r
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from functools import cache
+from typing import TYPE_CHECKING
 
 from pytest_packbench.cases.finder import CaseLocation, Recording
 from pytest_packbench.cases.load import load_recording
+from pytest_packbench.engine.recordings import write_recording
+from pytest_packbench.files import canonical_sha256
+from pytest_packbench.model.errors import pluralize
 from pytest_packbench.model.suite import FIXTURES, SHARED
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
     from pathlib import Path
 
     from pytest_packbench.engine.gateway.exchanges import CaseTraffic, RecordedCall
-    from pytest_packbench.model.recording import GatewayExchange
+    from pytest_packbench.model.recording import Cassette, GatewayExchange
 
 
 class SharedCalls:
@@ -26,13 +30,13 @@ class SharedCalls:
         folders: the folders of the suites.
 
     Attributes:
-        folders: as above.
-        outside: the case that stands for what no case does, such as an import.
+        lent: the calls that were replayed, or not made by the case that has recorded them; each with the case.
     """
 
-    def __init__(self, folders: Sequence[Path], outside: CaseTraffic) -> None:
-        self.folders, self.outside = folders, outside
-        self._read: dict[Path, tuple[GatewayExchange, ...]] = {}
+    def __init__(self, folders: Sequence[Path]) -> None:
+        self.lent: list[tuple[CaseTraffic, GatewayExchange]] = []
+        self.folders = folders
+        self._read = cache(_calls)
 
     def take(self, case: CaseTraffic, call: RecordedCall) -> GatewayExchange | None:
         """Return the shared answer to a call, each once for a case; None where there is none.
@@ -40,36 +44,58 @@ class SharedCalls:
         Raises:
             CassetteError: a shared recording is invalid.
         """
-        for folder in self._of(case):
-            for position, exchange in enumerate(self.calls(folder)):
-                if (folder, position) not in case.borrowed and case.is_of(exchange, call):
-                    case.borrowed.add((folder, position))
-                    return exchange
+        for exchange in self.of(case, is_missing=True):
+            if case.is_of(exchange, call) and not any(each is exchange for each in case.borrowed):
+                case.borrowed.append(exchange)
+                self.lent.append((case, exchange))
+                return exchange
         return None
 
     def has(self, case: CaseTraffic, exchange: GatewayExchange) -> bool:
         """Whether a call of a case's own recording is shared, so that another case may have made it."""
-        return any(is_same_request(exchange, each) for folder in self._of(case) for each in self.calls(folder))
+        for each in self.of(case, is_missing=False):
+            if _key(each) == _key(exchange):
+                self.lent.append((case, each))
+                return True
+        return False
 
-    def calls(self, folder: Path) -> tuple[GatewayExchange, ...]:
-        """Return the shared calls of the suite in a folder."""
-        if folder not in self._read:
-            try:
-                self._read[folder] = load_recording(shared_recording(folder))[0].gateway
-            except FileNotFoundError:
-                self._read[folder] = ()
-        return self._read[folder]
+    def of(self, case: CaseTraffic, *, is_missing: bool) -> Iterable[GatewayExchange]:  # noqa: ARG002 - for the check
+        """Return the calls that a case shares with others; what is no case's, with all suites.
 
-    def _of(self, case: CaseTraffic) -> Sequence[Path]:
-        suite: Any = case.suite
-        return self.folders if case is self.outside else () if suite is None else (suite.path,)
-
-
-def is_same_request(one: GatewayExchange, other: GatewayExchange) -> bool:
-    """Whether two recorded calls asked the same."""
-    return (one.provider, one.request_sha256) == (other.provider, other.request_sha256)
+        Args:
+            case: the case.
+            is_missing: whether its own recording lacks a call, or has one that it did not make.
+        """
+        folders = self.folders if case.suite is None else [case.suite.path]
+        return [call for folder in folders for call in self._read(folder)]
 
 
-def shared_recording(folder: Path) -> Recording:
-    """Return the place of the shared recording of the suite in a folder."""
-    return Recording(CaseLocation(str(folder / FIXTURES / SHARED), "shared"), folder)
+def share(folder: Path, exchanges: Iterable[GatewayExchange], like: Cassette) -> str:
+    """Add calls to the shared recording of the suite in a folder, which keeps what it has; return which, in a sentence.
+
+    Args:
+        folder: that of the suite.
+        exchanges: the calls.
+        like: a recording of a case that was made under the same conditions.
+    """
+    older = {_key(each): each for each in _calls(folder)}
+    new = {_key(each): each for each in exchanges if _key(each) not in older}
+    if not new:
+        return ""
+    calls = (*older.values(), *new.values())
+    own = {"case_id": "shared", "input_sha256": canonical_sha256(None), "exchanges": (), "gateway": calls}
+    shared = like.model_copy(update=own)
+    write_recording(folder / FIXTURES / SHARED, shared.model_dump(mode="json", exclude_unset=True))
+    asked = ", ".join(sorted({f"{call.method} {call.path}" for call in new.values()}))
+    return f"{pluralize(len(new), 'call')} made once for all cases, now in {FIXTURES}/{SHARED}: {asked}."
+
+
+def _calls(folder: Path) -> tuple[GatewayExchange, ...]:
+    try:
+        return load_recording(Recording(CaseLocation(str(folder / FIXTURES / SHARED), "shared"), folder))[0].gateway
+    except FileNotFoundError:
+        return ()
+
+
+def _key(exchange: GatewayExchange) -> tuple[str, str]:
+    return exchange.provider, exchange.request_sha256
