@@ -24,15 +24,18 @@ import pytest
 from pytest_packbench.cases.finder import Recording, find_recording
 from pytest_packbench.cases.load import load_recording
 from pytest_packbench.engine.gateway.exchanges import answer_of
-from pytest_packbench.engine.gateway.shared import SharedCalls, share
-from pytest_packbench.model.recording import Cassette, GatewayExchange
+from pytest_packbench.engine.gateway.shared import SharedCalls, key_of, shared_calls
+from pytest_packbench.engine.recordings import write_recording
+from pytest_packbench.files import canonical_sha256
+from pytest_packbench.model.errors import pluralize
+from pytest_packbench.model.recording import GatewayExchange
 from pytest_packbench.model.result import EFFECTS
 from pytest_packbench.model.run import CHECK_FOLDER
-from pytest_packbench.model.suite import PENDING, Suite
+from pytest_packbench.model.suite import FIXTURES, PENDING, SHARED, Suite
 from pytest_packbench.pytest_plugin.case_run import CaseRun, file_runs, item_run
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     from pytest_packbench.engine.gateway import CaseTraffic
     from pytest_packbench.model.result import Result
@@ -43,8 +46,6 @@ _ORDER, _ENDS = "order.json", "ends.json"
 _MOST_ALONE = 3
 # recording again changes nothing about it
 _ADVICE = re.compile("; (if the pipeline|record it again).*")
-# what belongs to the recording run, or would wait for a person
-_DROPPED = re.compile("--(packbench-resume|pdb|trace)(=.*)?")
 
 
 def check_recordings(recorder: Recorder) -> None:
@@ -55,7 +56,7 @@ def check_recordings(recorder: Recorder) -> None:
     before = _calls_before(recorder)
     for run, result in recorded.values():
         if before and result.attempt.cassette_sha256:
-            run.shared = share(run.suite.path, before, _recording(run.suite, result.case.case_id)) or run.shared
+            run.shared = _share(run.suite, before, result.case.case_id) or run.shared
     ends, problem = _replayed(recorder, [*recorded][::-1]) if recorded else ({}, "")
     for nodeid, (run, result) in recorded.items():
         run.checked, run.shared = problem, ends.get(run.suite.name) or run.shared
@@ -67,6 +68,26 @@ def check_recordings(recorder: Recorder) -> None:
     for run in {id(run): run for run, _ in recorded.values()}.values() if ends else ():
         count = sum(each is run for each, _ in recorded.values())
         run.checked = f"{count - len(run.differing)} of {count} replay"
+
+
+def _share(suite: Suite, exchanges: Iterable[GatewayExchange], case_id: str) -> str:
+    """Add calls to the shared recording of a suite, which keeps what it has; return which, in a sentence.
+
+    Args:
+        suite: the suite.
+        exchanges: the calls.
+        case_id: a case with a recording that was made under the same conditions.
+    """
+    older = {key_of(each): each for each in shared_calls(suite.path)}
+    new = {key_of(each): each for each in exchanges if key_of(each) not in older}
+    if not new:
+        return ""
+    calls = (*older.values(), *new.values())
+    own = {"case_id": "shared", "input_sha256": canonical_sha256(None), "exchanges": (), "gateway": calls}
+    shared = load_recording(_newest(suite, case_id))[0].model_copy(update=own)
+    write_recording(suite.path / FIXTURES / SHARED, shared.model_dump(mode="json", exclude_unset=True))
+    asked = ", ".join(sorted({f"{call.method} {call.path}" for call in new.values()}))
+    return f"{pluralize(len(new), 'call')} made once for all cases, now in {FIXTURES}/{SHARED}: {asked}."
 
 
 def _due(recorder: Recorder) -> Iterator[SuiteRun]:
@@ -104,13 +125,10 @@ def _newest(suite: Suite, case_id: str) -> Recording:
     return find_recording(_with_pending(suite, case_id), case_id)
 
 
-def _recording(suite: Suite, case_id: str) -> Cassette:
-    return load_recording(_newest(suite, case_id))[0]
-
-
 def _calls_of(run: CaseRun) -> tuple[GatewayExchange, ...]:
     # it may have made no call
-    return _recording(run.suite, run.name).gateway if _newest(run.suite, run.name).exists() else ()
+    found = _newest(run.suite, run.name)
+    return load_recording(found)[0].gateway if found.exists() else ()
 
 
 def _difference(result: Result, end: Sequence[Any] | None) -> str:
@@ -157,15 +175,14 @@ def _replayed(recorder: Recorder, order: list[str]) -> tuple[dict[str, Any], str
 
 
 def _arguments(config: pytest.Config, folder: str) -> list[str]:
-    words, is_dropped = [], False
-    for word in map(str, config.invocation_params.args):
-        if not (is_dropped or _DROPPED.fullmatch(word)):
-            words.append(word)
-        is_dropped = word == "--packbench-resume"
+    words = map(str, config.invocation_params.args)
     options = {"mode": "fixture", "backend": "recorded", "output": f"{folder}/output", "concurrency": 1, "trials": 1}
-    words += [f"--packbench-{name}={value}" for name, value in options.items()]
-    words += [f"--override-ini=cache_dir={folder}/cache", "--maxfail=0"]
-    return [*words, "-n0"] if config.pluginmanager.hasplugin("xdist") else words
+    return [
+        *(word for word in words if not word.startswith("--packbench-resume")),
+        *(f"--packbench-{name}={value}" for name, value in options.items()),
+        *(f"--override-ini=cache_dir={folder}/cache", "--maxfail=0"),
+        *(["-n0"] if config.pluginmanager.hasplugin("xdist") else []),
+    ]
 
 
 class Check(SharedCalls):
@@ -218,5 +235,5 @@ class Check(SharedCalls):
             lent = [call for case, call in self.lent if case.suite.name == suite.name and case.case_id in sound]
             if lent:
                 like = next(run.name for run in self._runs if run.suite is suite and _newest(suite, run.name).exists())
-                ends[suite.name] = share(suite.path, lent, _recording(suite, like))
+                ends[suite.name] = _share(suite, lent, like)
         (self._folder / _ENDS).write_text(json.dumps(ends), encoding="utf-8")

@@ -452,12 +452,11 @@ class CaseTraffic:
             for number, rule in enumerate(self.ignored)
             if applied(rule, now) == now
         ]
-        rules = [rule for difference in found for rule in difference.rules]
-        if all(difference.rules for difference in found) and rules:
-            declared = json.dumps(rules, ensure_ascii=False)
+        if found and all(rules for _, rules in found):
+            declared = json.dumps([rule for _, rules in found for rule in rules], ensure_ascii=False)
             texts.append(f"if it differs in every run, declare that in suite.yaml: recording: {{ignore: {declared}}}")
         elif not known_only:
-            places = ", ".join(difference.place or "/" for difference in found[:3])
+            places = ", ".join(place for place, _ in found[:3])
             texts.append(f"it differs at {places}: have it ask the same in each run, or declare recording: ignore")
         return "".join(f"; {text}" for text in texts)
 

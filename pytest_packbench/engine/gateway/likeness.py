@@ -5,23 +5,21 @@ from __future__ import annotations
 import json
 import re
 from functools import cache
-from itertools import count
 from os.path import commonprefix
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
-from pytest_packbench.files import canonical_sha256
+from pytest_packbench.files import canonical_sha256, walk
 from pytest_packbench.model.errors import json_pointer
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-    from pytest_packbench.model.case import Location
     from pytest_packbench.model.suite import IgnoreRule
 
 
-# by these the result of a tool names its call, which has the same `id`
-_REFERENCES = frozenset({"tool_call_id", "toolCallId", "tool_use_id", "call_id"})
-_RESULTS = frozenset({"functionResponse", "function_response"})
+# by these the result of a tool names its call, whose `id` is the same; keys are sorted
+_REFERENCE = r'"(?:tool_call_id|toolCallId|tool_use_id|call_id|function_?[rR]esponse": {"id)": "((?:[^"\\]|\\.)+)"'
+_ID = r'("(?:tool_call_id|toolCallId|tool_use_id|call_id|id)": "){}"'
 _MONTHS = "(Jan|Feb|Mar|Apr|May|Jun|Jul|Aug|Sep|Oct|Nov|Dec)[a-z]*"
 _KINDS = {
     "<uuid>": r"[0-9A-Fa-f]{8}(-?[0-9A-Fa-f]{4}){3}-?[0-9A-Fa-f]{12}",
@@ -38,18 +36,6 @@ _KINDS = {
 _MOST_CONTEXT = 20
 
 
-class Difference(NamedTuple):
-    """A place in which two requests differ, and the rules that would make them alike there; none where none is known.
-
-    Attributes:
-        place: a JSON pointer.
-        rules: each as `suite.yaml` would have it.
-    """
-
-    place: str
-    rules: tuple[dict[str, str], ...]
-
-
 def alike_sha256(method: str, path: str, body: Any, rules: Sequence[IgnoreRule]) -> str:
     """Return a hash that requests share that ask the same."""
     return canonical_sha256([method, path, alike(body, rules)])
@@ -58,36 +44,15 @@ def alike_sha256(method: str, path: str, body: Any, rules: Sequence[IgnoreRule])
 def alike(body: Any, rules: Sequence[IgnoreRule] = ()) -> Any:
     """Return the body of a request without what differs in each run.
 
-    An id of a tool call becomes the number of its first use by a result, so that it still tells which result belongs to
-    which call. What a rule matches becomes the rule's words. A number is the same with and without a point.
+    What a rule matches becomes the rule's words. An id of a tool call becomes the number of its first use by a result,
+    so that it still tells which result belongs to which call.
     """
     for rule in rules:
         body = applied(rule, body)
-    numbers = count(1)
-    ids = {found: f"#{next(numbers)}" for found in dict.fromkeys(_referenced(body))}
-    return _renamed(body, ids)
-
-
-def _referenced(value: Any, parent: str = "") -> Iterator[str]:
-    """Yield the ids by which results name their calls."""
-    if isinstance(value, list):
-        for item in value:
-            yield from _referenced(item)
-    elif isinstance(value, dict):
-        for name, item in sorted(value.items()):
-            if isinstance(item, str) and (name in _REFERENCES or (name == "id" and parent in _RESULTS)):
-                yield item
-            yield from _referenced(item, name)
-
-
-def _renamed(value: Any, ids: dict[str, str], name: str = "") -> Any:
-    if isinstance(value, dict):
-        return {key: _renamed(item, ids, key) for key, item in value.items()}
-    if isinstance(value, list):
-        return [_renamed(item, ids) for item in value]
-    if isinstance(value, str):
-        return ids.get(value, value) if name == "id" or name in _REFERENCES else value
-    return int(value) if isinstance(value, float) and value.is_integer() else value
+    text = json.dumps(body, sort_keys=True)
+    for number, found in enumerate(dict.fromkeys(re.findall(_REFERENCE, text)), start=1):
+        text = re.sub(_ID.format(re.escape(found)), rf'\g<1>#{number}"', text)
+    return json.loads(text)
 
 
 def applied(rule: IgnoreRule, body: Any) -> Any:
@@ -119,49 +84,39 @@ def _compiled(pattern: str) -> re.Pattern[str]:
     return re.compile(pattern)
 
 
-def differences(before: Any, after: Any, *, known_only: bool, place: Location = ()) -> Iterator[Difference]:
-    """Yield the places in which two requests differ.
+def differences(before: Any, after: Any, *, known_only: bool) -> Iterator[tuple[str, list[dict[str, str]]]]:
+    """Yield the places in which the bodies of two requests differ, as JSON pointers.
+
+    Each has the rules that would make them alike there, as `suite.yaml` has them; none where none is known.
 
     Args:
-        before: the body of one.
-        after: that of the other.
-        known_only: whether rules are for what looks like a date, an id or a path only, not for any text.
-        place: where they are.
+        before: one body.
+        after: the other.
+        known_only: whether rules are for what looks like a date, an id or a path only, not for any word.
     """
-    if isinstance(before, dict) and isinstance(after, dict):
-        for name in before | after:
-            if name in before and name in after:
-                yield from differences(before[name], after[name], known_only=known_only, place=(*place, name))
-            else:
-                yield Difference(json_pointer((*place, name)), ())
-    elif isinstance(before, list) and isinstance(after, list) and len(before) == len(after):
-        for at, (old, new) in enumerate(zip(before, after, strict=True)):
-            yield from differences(old, new, known_only=known_only, place=(*place, at))
-    elif before != after:
-        pointer = json_pointer(place)
-        texts = [each if isinstance(each, str) else json.dumps(each) for each in (before, after)]
-        is_scalar = not any(isinstance(each, dict | list | bool | None) for each in (before, after))
-        found = _rules(*texts, known_only=known_only) if is_scalar else {}
-        yield Difference(
-            pointer, tuple({"at": pointer, "pattern": pattern, "as": words} for words, pattern in found.items())
-        )
+    old, new = (
+        {
+            json_pointer(path): item if isinstance(item, str) else json.dumps(item)
+            for path, item in walk(body)
+            if not isinstance(item, dict | list)
+        }
+        for body in (before, after)
+    )
+    for place in old | new:
+        if old.get(place) != new.get(place):
+            rules = _rules(old[place], new[place], known_only=known_only) if place in old and place in new else {}
+            yield place, [{"at": place, "pattern": pattern, "as": words} for words, pattern in rules.items()]
 
 
 def _rules(old: str, new: str, *, known_only: bool) -> dict[str, str]:
-    """Return patterns that make two texts alike by their words; none where there are none."""
+    """Return patterns that make two texts alike, by their words; none where there are none."""
     found = {}
-    for words, pattern in _KINDS.items():
+    for words, known in (*_KINDS.items(), *([] if known_only else [("<differs>", "")])):
+        # the word in which they differ, by what comes before it
+        before = re.sub(r"\S*\Z", "", commonprefix([old, new]))[-_MOST_CONTEXT:]  # noqa: RUF071 - of texts
+        pattern = known or (rf"(?<={re.escape(before)})\S+" if before else r"^\S+")
         matches = [[match[0] for match in re.finditer(pattern, text)] for text in (old, new)]
         if matches[0] != matches[1] and len(matches[0]) == len(matches[1]):
             found[words] = pattern
             old, new = (re.sub(pattern, words, text) for text in (old, new))
-    if old == new:
-        return found
-    start = len(commonprefix([old, new]))  # noqa: RUF071 - of texts, not of paths
-    # the word in which they differ
-    start = max(old.rfind(space, 0, start) + 1 for space in " \n\t")
-    context = re.escape(old[max(0, start - _MOST_CONTEXT) : start])
-    pattern = rf"(?<={context})\S+" if context else r"^\S+"
-    if known_only or re.sub(pattern, "", old) != re.sub(pattern, "", new):
-        return {}
-    return found | {"<differs>": pattern}
+    return found if old == new else {}

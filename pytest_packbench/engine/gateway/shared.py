@@ -10,9 +10,6 @@ from typing import TYPE_CHECKING
 
 from pytest_packbench.cases.finder import CaseLocation, Recording
 from pytest_packbench.cases.load import load_recording
-from pytest_packbench.engine.recordings import write_recording
-from pytest_packbench.files import canonical_sha256
-from pytest_packbench.model.errors import pluralize
 from pytest_packbench.model.suite import FIXTURES, SHARED
 
 if TYPE_CHECKING:
@@ -20,7 +17,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from pytest_packbench.engine.gateway.exchanges import CaseTraffic, RecordedCall
-    from pytest_packbench.model.recording import Cassette, GatewayExchange
+    from pytest_packbench.model.recording import GatewayExchange
 
 
 class SharedCalls:
@@ -36,7 +33,7 @@ class SharedCalls:
     def __init__(self, folders: Sequence[Path]) -> None:
         self.lent: list[tuple[CaseTraffic, GatewayExchange]] = []
         self.folders = folders
-        self._read = cache(_calls)
+        self._read = cache(shared_calls)
 
     def take(self, case: CaseTraffic, call: RecordedCall) -> GatewayExchange | None:
         """Return the shared answer to a call, each once for a case; None where there is none.
@@ -54,7 +51,7 @@ class SharedCalls:
     def has(self, case: CaseTraffic, exchange: GatewayExchange) -> bool:
         """Whether a call of a case's own recording is shared, so that another case may have made it."""
         for each in self.of(case, is_missing=False):
-            if _key(each) == _key(exchange):
+            if key_of(each) == key_of(exchange):
                 self.lent.append((case, each))
                 return True
         return False
@@ -70,32 +67,14 @@ class SharedCalls:
         return [call for folder in folders for call in self._read(folder)]
 
 
-def share(folder: Path, exchanges: Iterable[GatewayExchange], like: Cassette) -> str:
-    """Add calls to the shared recording of the suite in a folder, which keeps what it has; return which, in a sentence.
-
-    Args:
-        folder: that of the suite.
-        exchanges: the calls.
-        like: a recording of a case that was made under the same conditions.
-    """
-    older = {_key(each): each for each in _calls(folder)}
-    new = {_key(each): each for each in exchanges if _key(each) not in older}
-    if not new:
-        return ""
-    calls = (*older.values(), *new.values())
-    own = {"case_id": "shared", "input_sha256": canonical_sha256(None), "exchanges": (), "gateway": calls}
-    shared = like.model_copy(update=own)
-    write_recording(folder / FIXTURES / SHARED, shared.model_dump(mode="json", exclude_unset=True))
-    asked = ", ".join(sorted({f"{call.method} {call.path}" for call in new.values()}))
-    return f"{pluralize(len(new), 'call')} made once for all cases, now in {FIXTURES}/{SHARED}: {asked}."
-
-
-def _calls(folder: Path) -> tuple[GatewayExchange, ...]:
+def shared_calls(folder: Path) -> tuple[GatewayExchange, ...]:
+    """Return the shared calls of the suite in a folder."""
     try:
         return load_recording(Recording(CaseLocation(str(folder / FIXTURES / SHARED), "shared"), folder))[0].gateway
     except FileNotFoundError:
         return ()
 
 
-def _key(exchange: GatewayExchange) -> tuple[str, str]:
+def key_of(exchange: GatewayExchange) -> tuple[str, str]:
+    """Return what recorded calls share that ask the same."""
     return exchange.provider, exchange.request_sha256
