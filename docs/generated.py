@@ -34,8 +34,8 @@ def options() -> str:
     rows = [
         (
             _flag(setting),
-            f"`PACKBENCH_{setting.name.upper()}`",
-            f"`packbench_{setting.name}`",
+            "" if setting.name == "resume" else f"`PACKBENCH_{setting.name.upper()}`",
+            "" if setting.ini is None else f"`packbench_{setting.name}`",
             _default(setting),
             setting.help,
         )

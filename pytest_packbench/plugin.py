@@ -57,7 +57,7 @@ class Setting:
         name: such as `suite`, for `--packbench-suite`, `PACKBENCH_SUITE` and `packbench_suite`.
         help: one sentence for `pytest --help`.
         default: the value if none is set.
-        ini: the type of the ini key.
+        ini: the type of the ini key; None for what whoever starts the session selects, which no file of a project may.
         option: the arguments of argparse, given as such or as the name of the value; None if there is no option.
     """
 
@@ -215,12 +215,14 @@ SETTINGS = (
         "shard",
         "Run part I of N of each suite, such as 1/3; packbench merge joins the parts and applies the gates.",
         "I/N",
+        ini=None,
     ),
     Setting(
         "resume",
         "Resume a run: repeat only attempts that ended in an error or did not run. RUN is the id of a run, its folder "
         "(with =, without a space), or latest (the newest run with such attempts).",
         "RUN",
+        ini=None,
     ),
     Setting(
         "cache",
@@ -289,7 +291,8 @@ def pytest_addoption(parser: pytest.Parser, pluginmanager: pytest.PytestPluginMa
         name = f"packbench_{setting.name}"
         if setting.option is not None:
             group.addoption(flag_of(setting.name), dest=name, default=None, **{"help": setting.help, **setting.option})
-        parser.addini(name, help=setting.help, type=setting.ini, default=None)
+        if setting.ini is not None:
+            parser.addini(name, help=setting.help, type=setting.ini, default=None)
     group.addoption(
         "--packbench-list",
         dest="packbench_list",
@@ -318,12 +321,13 @@ def setting_of(name: str, namespace: object, getini: Callable[[str], Any]) -> tu
     if option is not None:
         return option, flag_of(name)
     variable = f"PACKBENCH_{name.upper()}"
-    if os.environ.get(variable):
+    setting = BY_NAME.get(name)
+    # engines of CI number their jobs by variables
+    if os.environ.get(variable) and name != "resume":
         return os.environ[variable], f"environment variable {variable}"
-    ini = getini(f"packbench_{name}")
-    if ini:
+    if (setting is None or setting.ini is not None) and (ini := getini(f"packbench_{name}")):
         return ini, f"ini packbench_{name}"
-    return (BY_NAME[name].default if name in BY_NAME else None), "default"
+    return (None if setting is None else setting.default), "default"
 
 
 @pytest.hookimpl(tryfirst=True)

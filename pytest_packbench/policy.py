@@ -68,31 +68,40 @@ _LONGEST_PATH = 1_024
 _FETCH = "fetch it, with actions/checkout by fetch-depth: 0, or with git fetch --unshallow"
 
 
+class _Entry(NamedTuple):
+    """What a commit has at a path: its mode, its object, and a process of git that answers what the object contains."""
+
+    mode: str
+    object_id: str
+    blobs: subprocess.Popen[bytes]
+
+
 class CommitFolder:
     """A folder of a commit, with those files that were asked for.
+
+    Files of a submodule are those of its commit, from its repository in the checkout.
 
     Args:
         repository: the top folder of the repository, absolute.
         commit: the id of the commit.
         prefix: the path of the folder from there.
         top: an empty folder, in which each file has its path from the top of the repository.
-        blobs: a process of `git cat-file --batch` in the repository.
+        processes: ends the processes of git that read objects.
 
     Raises:
         PolicyError: the commit can't be read.
     """
 
-    def __init__(self, repository: Path, commit: str, prefix: str, top: Path, blobs: subprocess.Popen[bytes]) -> None:
+    def __init__(self, repository: Path, commit: str, prefix: str, top: Path, processes: ExitStack) -> None:
         self.folder = top / prefix
+        self._repository = repository
         self._commit = commit[:12]
         self._prefix = prefix
         self._top = top
-        self._blobs = blobs
-        listed = _git(repository, "ls-tree", "-r", "-z", "--full-tree", commit)
-        lines = (line.partition(b"\t") for line in listed.split(b"\0") if line)
-        self._entries = {os.fsdecode(name): head.decode("ascii").split(" ") for head, _, name in lines}
-        self._paths = sorted(self._entries)
+        self._processes = processes
+        self._entries: dict[str, _Entry] = {}
         self._seen: set[str] = set()
+        self._list(repository, commit, "")
         # links may lead to where they may in the repository
         (top / ".git").mkdir()
 
@@ -116,11 +125,44 @@ class CommitFolder:
             if wanted.split("/")[0] in {"..", ""}:
                 raise PolicyError(f"{wanted} is outside of the repository; name a run")
             self._seen.add(wanted)
+            self._open_submodules(wanted)
             for name in (*map(str, PurePosixPath(wanted).parents), *self._below(wanted)):
                 target = self._write(name, wanted) if name in self._entries else None
                 if target is not None:
                     pending.append(target + wanted[len(name) :])
         return self.folder / path
+
+    def _list(self, repository: Path, commit: str, start: str) -> None:
+        """Add the entries of a commit, whose paths begin with `start`."""
+        listed = _git(repository, "ls-tree", "-r", "-z", "--full-tree", commit)
+        blobs = self._processes.enter_context(
+            subprocess.Popen(  # noqa: S603 - without a shell, and its input is ids of objects
+                [*_GIT, str(repository), "cat-file", "--batch"],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.DEVNULL,
+                env=_environment(),
+            )
+        )
+        for line in filter(None, listed.split(b"\0")):
+            head, _, name = line.partition(b"\t")
+            mode, _, object_id = head.decode("ascii").split(" ")
+            self._entries[start + os.fsdecode(name)] = _Entry(mode, object_id, blobs)
+        self._paths = sorted(self._entries)
+
+    def _open_submodules(self, wanted: str) -> None:
+        """Add the entries of the submodules that contain a path, or that are in a folder."""
+        while found := [
+            name for name in (*map(str, PurePosixPath(wanted).parents), *self._below(wanted)) if self._is_module(name)
+        ]:
+            for name in found:
+                folder, commit = self._repository / name, self._entries.pop(name).object_id
+                if not (folder / ".git").exists():
+                    raise PolicyError(f"{name}: the submodule is not checked out; run git submodule update --init")
+                self._list(folder, find_commit(folder, commit), f"{name}/")
+
+    def _is_module(self, name: str) -> bool:
+        return name in self._entries and self._entries[name].mode == _SUBMODULE
 
     def names(self, path: str) -> list[str]:
         """Return the names of the files and folders in a folder, sorted.
@@ -149,20 +191,17 @@ class CommitFolder:
 
     def _write(self, name: str, wanted: str) -> str | None:
         """Write a file on the way to a wanted path unless it is there; return where a link leads, None for no link."""
-        mode, _, object_id = self._entries[name]
-        short = self._commit
+        mode, short = self._entries[name].mode, self._commit
         parents = map(str, PurePosixPath(name).parents)
         if posixpath.isabs(name) or ".." in name.split("/") or not self._entries.keys().isdisjoint(parents):
             raise PolicyError(f"{name}: in {short} a path that no checkout has; name a run instead")
-        if mode == _SUBMODULE:
-            raise PolicyError(f"{name} is a submodule, which git can't read in {short}; name a run")
         path = self._top / name
         if mode != _LINK:
             if not path.exists():
                 path.parent.mkdir(parents=True, exist_ok=True)
-                path.write_bytes(self._content(name, object_id))
+                path.write_bytes(self._content(name))
             return None
-        text, folder = os.fsdecode(self._content(name, object_id)), posixpath.dirname(name)
+        text, folder = os.fsdecode(self._content(name)), posixpath.dirname(name)
         target = posixpath.normpath(posixpath.join(folder, text))
         if posixpath.isabs(target) or target.split("/")[0] == ".." or len(wanted) > _LONGEST_PATH:
             raise PolicyError(f"{name}: in {short} a link out of the repository; name a run instead")
@@ -172,8 +211,9 @@ class CommitFolder:
             path.symlink_to(posixpath.relpath(target, folder or "."))
         return target
 
-    def _content(self, path: str, object_id: str) -> bytes:
-        requests, answers = self._blobs.stdin, self._blobs.stdout
+    def _content(self, path: str) -> bytes:
+        _, object_id, blobs = self._entries[path]
+        requests, answers = blobs.stdin, blobs.stdout
         assert requests is not None and answers is not None  # noqa: PT018, S101 - both are pipes
         requests.write(f"{object_id}\n".encode())
         requests.flush()
@@ -203,17 +243,8 @@ def commit_folder(folder: Path, commit: str) -> Iterator[CommitFolder]:
         OSError: the folder can't be written.
     """
     repository, prefix, *_ = os.fsdecode(_git(folder, "rev-parse", "--show-toplevel", "--show-prefix")).split("\n")
-    with (
-        TemporaryDirectory(prefix="packbench-") as top,
-        subprocess.Popen(  # noqa: S603 - without a shell, and its input is ids of objects
-            [*_GIT, repository, "cat-file", "--batch"],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
-            env=_environment(),
-        ) as blobs,
-    ):
-        yield CommitFolder(Path(repository), commit, prefix.rstrip("/"), Path(top), blobs)
+    with TemporaryDirectory(prefix="packbench-") as top, ExitStack() as processes:
+        yield CommitFolder(Path(repository), commit, prefix.rstrip("/"), Path(top), processes)
 
 
 def find_commit(folder: Path, ref: str) -> str:

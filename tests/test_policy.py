@@ -36,6 +36,7 @@ from pytest_packbench.policy import (
     suite_policy,
     text_sha256,
 )
+from pytest_packbench.testing import case
 from tests.integration.policy_repository import commit, git
 from tests.unit.run_builders import COMPLETE, data, gate
 
@@ -238,6 +239,27 @@ def test_a_suite_outside_of_the_root_has_its_folder_in_the_commit(repository: Pa
     assert policy_lines(repository, "mine") == [lowered]
 
 
+@pytest.mark.parametrize("module", [TOY, f"{TOY}/cases"])
+def test_a_submodule_is_read_at_the_commit_that_the_base_names(repository: Path, module: str) -> None:
+    inner = repository / module
+    written = case("only", pack_id="generic", case_type="plain", input={}, expected={})
+    write(repository, {f"{TOY}/cases/plain/only.json": json.dumps(written)})
+    git(repository, "init", "--quiet", "--initial-branch=main", module)
+    commit(inner)
+    commit(repository)
+    assert policy_lines(repository) == []
+    write(repository, {f"{TOY}/cases/plain/only.json": json.dumps(written | {"difficulty": "hard"})})
+    if module == TOY:
+        write(repository, {f"{TOY}/suite.yaml": f"{RULES}thresholds: {{accept: 0.1}}\n"})
+    commit(inner)
+    # a checkout of another commit is a change, committed or not
+    lines = policy_lines(repository)
+    assert "case changed: cases/plain/only.json: /difficulty (case only): easy -> hard" in lines
+    assert len(lines) == 1 + (module == TOY)
+    shutil.rmtree(inner / ".git")
+    assert policy_lines(repository) == [f"{module}: the submodule is not checked out; run git submodule update --init"]
+
+
 def test_what_git_can_t_read_is_one_line_with_its_remedy(tmp_path: Path) -> None:
     git(tmp_path, "init", "--quiet", "--initial-branch=main")
     write(
@@ -267,7 +289,7 @@ def test_what_git_can_t_read_is_one_line_with_its_remedy(tmp_path: Path) -> None
         "../elsewhere": "../elsewhere is outside of the repository; name a run",
         "lfs": "x: is stored in Git LFS, where git can't read it; name a run as the base",
         "gone": f"x: the object {missing[:12]} is missing in this clone; fetch it",
-        "sub": f"sub/module is a submodule, which git can't read in {head[:12]}; name a run",
+        "sub": "sub/module: the submodule is not checked out; run git submodule update --init",
         "loop": f"loop/x: in {head[:12]} a link out of the repository; name a run instead",
         "out": f"out/x: in {head[:12]} a link out of the repository; name a run instead",
     }.items():

@@ -117,6 +117,9 @@ _OWN_THREADS: list[int] = []
 _CARRIERS: list[Carrier] = []
 # what ends the replacement of `ThreadPoolExecutor.submit`, while it is replaced
 _UNWATCH: list[Callable[[], None]] = []
+_WOULD_END = " would end the whole run; return, or raise an exception"
+# undo what `keep_process` has left of a run that failed
+_KEPT: list[Callable[[], None]] = []
 
 
 def _audit(event: str, arguments: tuple[Any, ...]) -> None:
@@ -303,7 +306,7 @@ def own_work() -> Iterator[None]:
         _OWN_THREADS.remove(ident)
 
 
-def keep_process(tell: Callable[[str], object]) -> Callable[[], None]:
+def keep_process(tell: Callable[[str], object]) -> Callable[[int], None]:
     """Keep code from ending this process at once, as `os._exit` does: its exit code would be that of the run.
 
     A case gets a `SystemExit` instead. On other threads the process ends with another exit code than 0.
@@ -312,36 +315,45 @@ def keep_process(tell: Callable[[str], object]) -> Callable[[], None]:
         tell: writes a line to the terminal.
 
     Returns:
-        A function that ends this. Processes that are forked are not affected.
+        A function that ends this, given the exit code of the run. Whoever ends the process after a run that failed, as
+        exit handlers do, still ends it with that code, until a later session. Forked processes are not affected.
     """
-    process = os.getpid()
+    process, kept = os.getpid(), list[int]()
 
-    def guarding(name: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-        def guard(end: Callable[..., Any]) -> Callable[..., Any]:
-            def guarded(*arguments: Any, **options: Any) -> Any:
-                if os.getpid() != process:
-                    return end(*arguments, **options)
-                is_exit = name == "_exit"
-                if not is_exit:
-                    _refuse_process(f"os.exec: {arguments[0]!r}")
-                status = options.get("status", arguments[0] if arguments else 0) if is_exit else ""
-                call = f"os.{name}({status})"
-                if _works_for_case() or not is_exit:
-                    raise SystemExit(f"{call} would end the whole run; return, or raise an exception")
-                tell(f"packbench: {call} ended the run{f' at {place}' if (place := caller_location()) else ''}")
-                return end(status or 1)
+    def guarded_exit(end: Callable[[int], Any], status: int = 0) -> Any:
+        if os.getpid() != process:
+            return end(status)
+        if kept:
+            return end(status or kept[0])
+        call = f"os._exit({status})"
+        if _works_for_case():
+            raise SystemExit(f"{call}{_WOULD_END}")
+        tell(f"packbench: {call} ended the run{f' at {place}' if (place := caller_location()) else ''}")
+        return end(status or 1)
 
-            return guarded
+    def guarded_exec(name: str, execute: Callable[..., Any], *arguments: Any) -> Any:
+        if os.getpid() != process or kept:
+            return execute(*arguments)
+        _refuse_process(f"os.exec: {arguments[0]!r}")
+        raise SystemExit(f"os.{name}(){_WOULD_END}")
 
-        return guard
+    while _KEPT:
+        _KEPT.pop()()
+    wraps_of: dict[str, Callable[[Callable[..., Any]], Callable[..., Any]]] = {
+        "_exit": lambda end: partial(guarded_exit, end),
+        **{name: partial(partial, guarded_exec, name) for name in ("execv", "execve")},
+    }
+    # the module in C has the same functions
+    modules = (os, sys.modules[os.name])
+    undo = [replace(each, name, wrap) for each in modules for name, wrap in wraps_of.items()]
 
-    undo = [replace(os, name, guarding(name)) for name in ("_exit", "execv", "execve")]
+    def finish(status: int) -> None:
+        kept.append(status)
+        _KEPT.extend(undo)
+        while not status and _KEPT:
+            _KEPT.pop()()
 
-    def restore() -> None:
-        for each in undo:
-            each()
-
-    return restore
+    return finish
 
 
 def _works_for_case() -> bool:

@@ -32,6 +32,8 @@ from pytest_packbench.pytest_plugin.settings import SessionSuites, open_suites, 
 from pytest_packbench.pytest_plugin.terminal import Progress, Scores, Terminal
 
 if TYPE_CHECKING:
+    from collections.abc import Generator
+
     from pytest_packbench.pytest_plugin.xdist import Worker
 
 
@@ -52,9 +54,11 @@ def register(config: pytest.Config, *, collecting: bool = False) -> None:
     if pytest.version_tuple < (9,):
         # it drops an argument that contains another one, and all that only the first one selects
         config.args[:] = [argument for argument in config.args if argument not in selection.contained]
+    # targets are imported next
+    _add(config, LastResort())
     contexts = config.stash[CONTEXTS] = open_suites(config, read_settings(config), selection.suites)
     collector = Collector(contexts, selection)
-    _add(config, collector, GarbageCollection(), Reporter(), Secrets(contexts.redactor), LastResort())
+    _add(config, collector, GarbageCollection(), Reporter(), Secrets(contexts.redactor))
     enable(config, late=collecting)
     register_integrations(config, collecting=collecting)
     contexts.run_id = _run_id(config)
@@ -205,6 +209,9 @@ class LastResort:
     All but cases may take as long as it likes: where they end, the plugins of collection and of marked tests say so.
     """
 
+    # of a session that can't start
+    _status = int(pytest.ExitCode.USAGE_ERROR)
+
     def pytest_configure(self, config: pytest.Config) -> None:
         """Do so until the end of the session."""
         capture: Any = config.pluginmanager.getplugin("capturemanager")
@@ -213,7 +220,8 @@ class LastResort:
             TimeLimit.file = terminal = os.dup(_STDERR)
         config.add_cleanup(partial(_close, terminal))
         config.add_cleanup(partial(setattr, TimeLimit, "file", _STDERR))
-        config.add_cleanup(keep_process(lambda line: os.write(terminal, f"\n{line}\n".encode())))
+        finish = keep_process(lambda line: os.write(terminal, f"\n{line}\n".encode()))
+        config.add_cleanup(lambda: finish(self._status))
         if not _has_own_timeout(config):
             Watchdog.file = terminal
             config.add_cleanup(_stop_watching)
@@ -228,10 +236,14 @@ class LastResort:
         """Start it again with the next case, likewise, and remove the time limit of this one."""
         TimeLimit.remove()
 
-    @pytest.hookimpl(tryfirst=True)
-    def pytest_sessionfinish(self) -> None:
-        """Let the end of the session take as long as it likes."""
+    @pytest.hookimpl(wrapper=True, tryfirst=True)
+    def pytest_sessionfinish(self, session: pytest.Session) -> Generator[None, object, object]:
+        """Let the end of the session take as long as it likes, and remember its exit code."""
         Watchdog.cancel()
+        try:
+            return (yield)
+        finally:
+            self._status = int(session.exitstatus)
 
 
 def _stop_watching() -> None:

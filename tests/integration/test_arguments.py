@@ -79,10 +79,11 @@ def ended(project: Project, runs: list[dict[str, str]]) -> list[Any]:
 def test_no_option_takes_the_folder_of_a_suite(mixed: Project) -> None:
     lines = ["", *DATA["options"]]
     runs = [{"arguments": line} for line in lines]
-    runs += [{"variable": line} for line in lines]
-    runs += [{"ini": INI.format(f"--collect-only {line}")} for line in lines]
+    # pytest joins what it is given elsewhere to the arguments
+    runs += [{"variable": line} for line in lines[::4]]
+    runs += [{"ini": INI.format(f"--collect-only {line}")} for line in lines[::4]]
     found = ended(mixed, runs)
-    assert len(found) == 39
+    assert len(found) == 21
     assert [run for run, end in zip(runs, found, strict=True) if end != [0, [ONE, TWO, *OWN]]] == []
     # a worker is given the arguments of its controller, and reads the rest as that does
     first, second, third, *_ = DATA["options"]

@@ -124,26 +124,26 @@ def test_what_an_editor_starts_is_what_runs(configured: Project, monkeypatch: py
         assert result.ret == (pytest.ExitCode.OK if any(expected) else pytest.ExitCode.NO_TESTS_COLLECTED), start
 
 
-def test_which_suites_of_the_ini_do_not_run_is_said(both: Project, monkeypatch: pytest.MonkeyPatch) -> None:
-    both.pytester.makeini("[pytest]\npackbench_suite = toy,more\n")
-    both.suite("more")
-    both.case("one")
-    both.case("three", suite="more")
-    both.write("tests/test_own.py", "def test_one(): pass\n")
+def test_which_suites_of_the_ini_do_not_run_is_said(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
+    project.pytester.makeini("[pytest]\npackbench_suite = toy,more\n")
+    project.suite("more")
+    project.case("one")
+    project.case("three", suite="more")
+    project.write("tests/test_own.py", "def test_one(): pass\n")
     left_out = "packbench: not run: {} (ini packbench_suite), because arguments name other tests"
-    result = both.run("tests")
+    result = project.run("tests")
     result.assert_outcomes(passed=1)
     result.stdout.fnmatch_lines([left_out.format("toy,more")])
-    result = both.run("storage/benchmarks/more")
+    result = project.run("storage/benchmarks/more")
     result.assert_outcomes(passed=1)
     result.stdout.fnmatch_lines([left_out.format("toy")])
-    both.run().assert_outcomes(passed=3)
+    project.run().assert_outcomes(passed=3)
     # what the ini always adds is no choice of one test
-    both.pytester.makeini("[pytest]\npackbench_suite = toy,more\naddopts = tests\n")
-    both.run().assert_outcomes(passed=3)
-    both.run("tests").assert_outcomes(passed=1)
+    project.pytester.makeini("[pytest]\npackbench_suite = toy,more\naddopts = tests\n")
+    project.run().assert_outcomes(passed=3)
+    project.run("tests").assert_outcomes(passed=1)
     monkeypatch.setenv("PACKBENCH_SUITE", "toy")
-    both.run("tests").assert_outcomes(passed=2)
+    project.run("tests").assert_outcomes(passed=2)
 
 
 def test_a_suite_requested_by_name_fails_the_run_if_nothing_of_it_is_left(both: Project) -> None:

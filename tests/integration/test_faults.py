@@ -14,7 +14,7 @@ from pytest_packbench.engine.offline import keep_process, offline
 from pytest_packbench.engine.scheduler import CapturedOutput, capturing_context
 from pytest_packbench.engine.time_limit import ProcessState, TimeLimit, Watchdog
 from pytest_packbench.runs.writing import RunWriter
-from tests.integration.conftest import CASES
+from tests.integration.conftest import CASES, TOY
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -27,15 +27,48 @@ FULL = OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
 @pytest.mark.parametrize("concurrency", [1, 2])
 def test_a_target_does_not_end_the_run_as_if_all_were_well(project: Project, concurrency: int) -> None:
-    for number, call in enumerate(("os._exit(0)", "os.execv('/bin/true', ['true'])", "os.getpid()")):
-        project.case(f"case_{number}", python=f"import os; {call}")
+    for number, call in enumerate(("os._exit(0)", "os.execv('/bin/true', ['true'])", "posix._exit(0)", "os.getpid()")):
+        project.case(f"case_{number}", python=f"import os, posix; {call}")
     project.write("pytest.ini", "[pytest]\npackbench_allow_processes = yes\n")
     # in a process of its own: this one would end, as if all were well
     result = project.pytester.runpytest_subprocess("--packbench-suite=toy", f"--packbench-concurrency={concurrency}")
-    result.assert_outcomes(errors=2, passed=1)
+    result.assert_outcomes(errors=3, passed=1)
     assert result.ret == pytest.ExitCode.TESTS_FAILED
-    for name in ("case_0", "case_1"):
+    for name in ("case_0", "case_1", "case_2"):
         assert "would end the whole run; return, or raise an exception" in project.errors()[name]["message"]
+
+
+ENDING = """
+import atexit, os, posix, threading
+
+def insist():
+    while True:
+        try:
+            os._exit(0)
+        except BaseException:
+            pass
+
+"""
+
+
+@pytest.mark.parametrize(
+    ("when", "left", "points", "status"),
+    [
+        ("import", "atexit.register(lambda: os._exit(0))", 0.0, 1),
+        ("import", "atexit.register(lambda: os._exit(0))", 1.0, 0),
+        ("import", "atexit.register(posix._exit, 0)", 0.0, 1),
+        ("case", "atexit.register(lambda: os._exit(0))", 0.0, 1),
+        # it goes on beside the run
+        ("case", "threading.Thread(target=insist, daemon=True).start()", 1.0, 1),
+    ],
+)
+def test_the_exit_code_is_that_of_the_run_whatever_a_target_leaves_behind(
+    project: Project, when: str, left: str, points: float, status: int
+) -> None:
+    project.write("leaving.py", ENDING + (left if when == "import" else f"def leave(): {left}"))
+    project.write("conftest.py", TOY.replace("    return act\n", "    import leaving\n    return act\n"))
+    project.case("only", points=points, python="import leaving; leaving.leave()" if when == "case" else "")
+    assert project.pytester.runpytest_subprocess("--packbench-suite=toy").ret == status
 
 
 @pytest.fixture
@@ -43,9 +76,9 @@ def ended(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[Any]]:
     """The exit codes with which the process would have ended, and what was told."""
     ended: list[Any] = []
     monkeypatch.setattr(os, "_exit", ended.append)
-    undo = keep_process(ended.append)
+    finish = keep_process(ended.append)
     yield ended
-    undo()
+    finish(0)
 
 
 def end(code: int) -> None:
@@ -253,6 +286,8 @@ def test_a_time_limit_of_the_user_for_each_test_is_kept(project: Project) -> Non
 
 @pytest.mark.parametrize("options", [(), ("-p", "no:capture")])
 def test_nothing_of_the_last_resort_is_left(project: Project, options: tuple[str, ...]) -> None:
+    # after a failed run, one of an earlier test, its exit code is kept
+    keep_process(print)(0)
     before = os._exit, os.execv, os.execve
     # a target may close all that is open
     project.case("case_0", python="import os, pytest_packbench.engine.time_limit as t; os.close(t.TimeLimit.file)")

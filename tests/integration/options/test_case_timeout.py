@@ -379,8 +379,9 @@ def run(request):
 """
 
 
-@pytest.mark.parametrize("mode", ["live", "record"])
-@pytest.mark.parametrize("how", ["here", "pool", "thread", "in_thread"])
+@pytest.mark.parametrize(
+    ("mode", "how"), [("live", "here"), ("live", "in_thread"), ("record", "pool"), ("record", "thread")]
+)
 def test_what_goes_on_after_the_limit_pays_no_more_and_disturbs_no_other(
     project: Project, model: Model, monkeypatch: pytest.MonkeyPatch, mode: str, how: str
 ) -> None:

@@ -10,7 +10,7 @@ import pytest
 from pytest_packbench.commands import main
 from pytest_packbench.model.run import shard_of
 from pytest_packbench.testing import SuiteResults
-from tests.integration.conftest import MANY, json_lines, toy_case, without_times
+from tests.integration.conftest import MANY, ended, json_lines, toy_case, without_times
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -162,3 +162,10 @@ def test_an_option_without_its_value_does_not_run_everything(project: Project, o
     result = project.run_toy(option)
     assert result.ret == pytest.ExitCode.USAGE_ERROR
     result.stderr.fnmatch_lines([f"ERROR: {option.rstrip('=')}: got no value; expected *, or no such option"])
+
+
+def test_no_file_of_a_project_selects_a_part_or_an_earlier_run(project: Project) -> None:
+    project.cases("a", "b")
+    project.write("pytest.ini", "[pytest]\npackbench_shard = 9/9\npackbench_resume = latest\n")
+    result = project.run_toy("-W", "default")
+    ended(result, pytest.ExitCode.OK, "*Unknown config option: packbench_*", passed=2)
