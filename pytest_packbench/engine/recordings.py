@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from pytest_packbench.model.case import LoadedCase
     from pytest_packbench.model.pack import Pack
     from pytest_packbench.model.recording import Cassette, Exchange, RecordedPart, RecordedTool
+    from pytest_packbench.model.suite import IgnoreRule
 
 
 # the keys of exchanges that a model, its provider, or a target outside this process wrote
@@ -319,7 +320,7 @@ def store_recording(suite: Suite, case_id: str, data: dict[str, Any]) -> tuple[C
     older = find_recording(suite, case_id)
     cassette = Cassette.model_validate(data)
     path = suite.pending_path(case_id) if older.exists() else suite.cassette_path(case_id)
-    if older.exists() and _is_same(older, cassette):
+    if older.exists() and _is_same(older, cassette, suite.config.recording.ignore):
         path.unlink(missing_ok=True)
     else:
         write_recording(path, data)
@@ -367,8 +368,10 @@ def discard_recording(suite: Suite, case_id: str, *, since: str) -> None:
                 path.unlink()
 
 
-def _is_same(older: Recording, cassette: Cassette) -> bool:
-    """Whether an older recording has the same answers under the same conditions."""
+def _is_same(older: Recording, cassette: Cassette, rules: Sequence[IgnoreRule]) -> bool:
+    """Whether an older recording has the same answers under the same conditions, but for what differs in each run."""
+    from pytest_packbench.engine.gateway.likeness import recorded_sha256
+
     try:
         before, _ = load_recording(older)
     except (CassetteError, OSError):
@@ -380,7 +383,9 @@ def _is_same(older: Recording, cassette: Cassette) -> bool:
         "gateway": {"__all__": {"usage", "request", "headers"}},
     }
     old, new = (each.model_dump(exclude=ignored) for each in (before, cassette))
-    for exchange in (*old["gateway"], *new["gateway"]):
+    calls = (*before.gateway, *cassette.gateway)
+    for call, exchange in zip(calls, (*old["gateway"], *new["gateway"]), strict=True):
+        exchange["request_sha256"] = recorded_sha256(call, rules) or exchange["request_sha256"]
         if isinstance(exchange["body"], dict):
             # the same answer has another id and another time
             exchange["body"] = {name: value for name, value in exchange["body"].items() if name not in _OF_EACH_ANSWER}

@@ -85,6 +85,18 @@ def cached(request):
     return ANSWERS[text]
 
 
+def tooled(request):
+    made = str(uuid.uuid4())
+    call = {"id": made, "type": "function", "function": {"name": "points", "arguments": "{}"}}
+    told = [
+        {"role": "user", "content": request.input["text"]},
+        {"role": "assistant", "tool_calls": [call]},
+        {"role": "tool", "tool_call_id": made, "content": "7"},
+    ]
+    answer = post("chat/completions", model="fake-1", messages=told)
+    return json.loads(answer["choices"][0]["message"]["content"])
+
+
 def effects(request):
     with Path("effects.txt").open("a") as file:
         file.write("x")
@@ -225,6 +237,15 @@ def test_the_answer_to_a_repeated_question_is_shared_and_to_others_not(checked: 
     # a case that takes the answer to another's question
     change(checked, '.partition("#")[0]', '[:7] + "0.9"')
     ended(checked.run_toy(target("cached")), 1, errors=1, passed=2)
+
+
+def test_made_up_ids_replay_and_are_no_change_when_they_are_recorded_again(checked: Project, served: Model) -> None:
+    checked.prepare("points 0.9", "points 1")
+    for _ in range(2):
+        ended(checked.run_toy(target("tooled"), RECORD), 0, "recorded: 2 of 2 cases, 2 of 2 replay", passed=2)
+    assert not [*checked.root.glob("storage/benchmarks/toy/fixtures/.pending/*.json")]
+    change(checked, '"tool_call_id": made', '"tool_call_id": "another"')
+    ended(checked.run_toy(target("tooled")), 1, errors=2)
 
 
 def test_a_target_with_effects_is_not_replayed_where_the_suite_wants_that(checked: Project, served: Model) -> None:

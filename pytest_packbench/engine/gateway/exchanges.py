@@ -15,7 +15,7 @@ from os.path import commonprefix
 from typing import TYPE_CHECKING, Any
 
 from pytest_packbench.engine.gateway import stamps
-from pytest_packbench.engine.gateway.likeness import alike, alike_sha256, applied, differences
+from pytest_packbench.engine.gateway.likeness import alike, alike_sha256, applied, differences, recorded_sha256
 from pytest_packbench.engine.gateway.protocols import (
     CHATS,
     SHOWN,
@@ -402,10 +402,7 @@ class CaseTraffic:
         """Whether an exchange is the recording of a call but for what differs in each run."""
         if exchange.provider != call.provider or self._other_headers(exchange, call):
             return False
-        recorded = exchange.alike_sha256
-        if recorded is None and exchange.request is not None:
-            recorded = alike_sha256(exchange.method, exchange.path, exchange.request, self.ignored)
-        return recorded == call.alike_sha256(self.ignored)
+        return recorded_sha256(exchange, self.ignored) == call.alike_sha256(self.ignored)
 
     def _asks(self, exchange: GatewayExchange, call: RecordedCall) -> bool:
         """Whether a recorded request is that of a call, but for its headers."""

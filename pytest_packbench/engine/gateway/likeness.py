@@ -14,6 +14,7 @@ from pytest_packbench.model.errors import json_pointer
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
+    from pytest_packbench.model.recording import GatewayExchange
     from pytest_packbench.model.suite import IgnoreRule
 
 
@@ -39,6 +40,13 @@ _MOST_CONTEXT = 20
 def alike_sha256(method: str, path: str, body: Any, rules: Sequence[IgnoreRule]) -> str:
     """Return a hash that requests share that ask the same."""
     return canonical_sha256([method, path, alike(body, rules)])
+
+
+def recorded_sha256(exchange: GatewayExchange, rules: Sequence[IgnoreRule]) -> str | None:
+    """Return the same of a recorded call; None where its request is not known."""
+    if exchange.alike_sha256 is None and exchange.request is not None:
+        return alike_sha256(exchange.method, exchange.path, exchange.request, rules)
+    return exchange.alike_sha256
 
 
 def alike(body: Any, rules: Sequence[IgnoreRule] = ()) -> Any:
