@@ -24,6 +24,7 @@ import pytest
 from pytest_packbench.cases.finder import Recording, find_recording
 from pytest_packbench.cases.load import load_recording
 from pytest_packbench.engine.gateway.exchanges import answer_of
+from pytest_packbench.engine.gateway.likeness import applied
 from pytest_packbench.engine.gateway.shared import SharedCalls, key_of, shared_calls
 from pytest_packbench.engine.recordings import write_recording
 from pytest_packbench.files import canonical_sha256
@@ -31,7 +32,7 @@ from pytest_packbench.model.errors import pluralize
 from pytest_packbench.model.recording import GatewayExchange
 from pytest_packbench.model.result import EFFECTS
 from pytest_packbench.model.run import CHECK_FOLDER
-from pytest_packbench.model.suite import FIXTURES, PENDING, SHARED, Suite
+from pytest_packbench.model.suite import CONFIG_NAME, FIXTURES, PENDING, SHARED, Suite
 from pytest_packbench.pytest_plugin.case_run import CaseRun, file_runs, item_run
 
 if TYPE_CHECKING:
@@ -53,13 +54,9 @@ def check_recordings(recorder: Recorder) -> None:
     recorded = {nodeid: (run, trials[0]) for run in _due(recorder) for nodeid, trials in run.by_nodeid.items()}
     # one that made no call may live on those of an earlier case
     recorded = {nodeid: pair for nodeid, pair in recorded.items() if EFFECTS[pair[1].score.verdict].kept}
-    before = _calls_before(recorder)
-    for run, result in recorded.values():
-        if before and result.attempt.cassette_sha256:
-            run.shared = _share(run.suite, before, result.case.case_id) or run.shared
     ends, problem = _replayed(recorder, [*recorded][::-1]) if recorded else ({}, "")
     for nodeid, (run, result) in recorded.items():
-        run.checked, run.shared = problem, ends.get(run.suite.name) or run.shared
+        run.checked = problem
         if ends and (why := _difference(result, ends.get(nodeid))):
             if len(run.differing) < _MOST_ALONE:
                 alone = _difference(result, _replayed(recorder, [nodeid])[0].get(nodeid))
@@ -68,6 +65,7 @@ def check_recordings(recorder: Recorder) -> None:
     for run in {id(run): run for run, _ in recorded.values()}.values() if ends else ():
         count = sum(each is run for each, _ in recorded.values())
         run.checked = f"{count - len(run.differing)} of {count} replay"
+        run.notes += filter(None, [ends.get(run.suite.name)])
 
 
 def _share(suite: Suite, exchanges: Iterable[GatewayExchange], case_id: str) -> str:
@@ -92,14 +90,27 @@ def _share(suite: Suite, exchanges: Iterable[GatewayExchange], case_id: str) -> 
 
 def _due(recorder: Recorder) -> Iterator[SuiteRun]:
     """Yield the runs of suites whose recordings are checked; note in the others why they are not."""
+    before = _calls_before(recorder)
     for run in recorder.runs.values():
-        caller = recorder.contexts.opened(run.suite).caller
+        caller, firsts = recorder.contexts.opened(run.suite).caller, [trials[0] for trials in run.by_nodeid.values()]
+        recorded = [result.case.case_id for result in firsts if result.attempt.cassette_sha256]
+        if run.targets or not recorded:
+            continue
+        run.notes += [*filter(None, [_share(run.suite, before, recorded[0])]), *_idle_rules(run.suite, recorded)]
         if not run.suite.config.recording.check:
             run.checked = "not checked (recording: check is off)"
         elif caller.opaque and not caller.runs_offline:
             run.checked = "not checked: a server is not replayed"
-        elif not run.targets and any(trials[0].attempt.cassette_sha256 for trials in run.by_nodeid.values()):
+        else:
             yield run
+
+
+def _idle_rules(suite: Suite, names: Sequence[str]) -> Iterator[str]:
+    """Yield which rules of a suite match nothing in what was recorded of these cases."""
+    for number, rule in enumerate(suite.config.recording.ignore):
+        calls = (call for name in names for call in load_recording(_newest(suite, name))[0].gateway)
+        if not any(applied(rule, call.request) != call.request for call in calls):
+            yield f"{CONFIG_NAME}: /recording/ignore/{number} matches nothing in what was recorded."
 
 
 def _calls_before(recorder: Recorder) -> list[GatewayExchange]:

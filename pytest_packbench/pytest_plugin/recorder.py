@@ -164,7 +164,7 @@ class SuiteRun(RunResults):
         control_note: why none was replayed, in a line; empty if that is not so.
         checked: how many recordings of a run that records replay, or why that is not known; empty for another run.
         differing: which do not, and why; a line each.
-        shared: which calls were added to the shared recording, in a sentence; empty if none were.
+        notes: what else is to be known about the recordings of a run, such as which calls are shared; a sentence each.
     """
 
     def __init__(self, contexts: SessionSuites, suite: Suite) -> None:
@@ -187,7 +187,7 @@ class SuiteRun(RunResults):
         self.control_note = ""
         self.checked = ""
         self.differing: list[str] = []
-        self.shared = ""
+        self.notes: list[str] = []
 
     @property
     def failed(self) -> bool:
@@ -356,7 +356,7 @@ class SuiteRun(RunResults):
             own = f"have its client read {_BASE_URLS}, " if context.serves_gateway else ""
             advice = f"call models through context.llm, {own}or mark the target with without_model if it calls none"
             yield f"Nothing was recorded{cases}: the target called no model through packbench; {advice}."
-        yield from map(self._redact, filter(None, [self.shared, *self.differing]))
+        yield from map(self._redact, [*self.notes, *self.differing])
         remarks: list[str] = []
         with self._calling_pack("remarks"):
             ids = [result.case.test_id for result in self.results]

@@ -250,10 +250,13 @@ def test_made_up_ids_replay_and_are_no_change_when_they_are_recorded_again(check
 
 def test_a_target_with_effects_is_not_replayed_where_the_suite_wants_that(checked: Project, served: Model) -> None:
     checked.prepare("points 0.9")
-    checked.suite(text="pack: toy\ndescription: a toy\nrecording: {check: off}\n")
-    ended(checked.run_toy(target("effects"), RECORD), 0, "recorded: 1 of 1 case, not checked (recording: check is off)")
+    idle = "ignore: [{at: /message, pattern: points, as: x}]"
+    checked.suite(text=f"pack: toy\ndescription: a toy\nrecording: {{check: off, {idle}}}\n")
+    warning = "suite.yaml: /recording/ignore/0 matches nothing in what was recorded."
+    lines = ("recorded: 1 of 1 case, not checked (recording: check is off)", warning)
+    ended(checked.run_toy(target("effects"), RECORD), 0, *lines)
     assert (checked.root / "effects.txt").read_text("utf-8") == "x"
-    assert json.loads(recordings(checked)["case_00.json"])["conditions"]["recording"] == {"check": False}
+    assert json.loads(recordings(checked)["case_00.json"])["conditions"]["recording"]["check"] is False
     checked.suite()
     checked.run_toy(target("effects"), RECORD)
     assert (checked.root / "effects.txt").read_text("utf-8") == "xxx"
