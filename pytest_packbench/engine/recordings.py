@@ -370,7 +370,7 @@ def discard_recording(suite: Suite, case_id: str, *, since: str) -> None:
 
 def _is_same(older: Recording, cassette: Cassette, rules: Sequence[IgnoreRule]) -> bool:
     """Whether an older recording has the same answers under the same conditions, but for what differs in each run."""
-    from pytest_packbench.engine.gateway.likeness import recorded_sha256
+    from pytest_packbench.engine.gateway.likeness import recorded_sha256s
 
     try:
         before, _ = load_recording(older)
@@ -385,7 +385,7 @@ def _is_same(older: Recording, cassette: Cassette, rules: Sequence[IgnoreRule]) 
     old, new = (each.model_dump(exclude=ignored) for each in (before, cassette))
     calls = (*before.gateway, *cassette.gateway)
     for call, exchange in zip(calls, (*old["gateway"], *new["gateway"]), strict=True):
-        exchange["request_sha256"] = recorded_sha256(call, rules) or exchange["request_sha256"]
+        exchange["request_sha256"] = [*recorded_sha256s(call, rules), call.request_sha256][0]
         if isinstance(exchange["body"], dict):
             # the same answer has another id and another time
             exchange["body"] = {name: value for name, value in exchange["body"].items() if name not in _OF_EACH_ANSWER}

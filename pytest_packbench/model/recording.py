@@ -111,8 +111,7 @@ class GatewayExchange(StrictModel):
         request: the JSON body of the request; None where it has none, or prompts are not recorded.
         request_sha256: hash of method, path, headers and body without credentials; in older recordings of method, path
             and body.
-        alike_sha256: hash of method, path and body without what differs in each run; None where there is no such thing,
-            or `request` has it all.
+        alike_sha256: hash of method, path and body without what differs in each run; None where there is no such thing.
         status: the HTTP status of the answer; None where it never began.
         headers: those of the answer that clients read, names in lower case.
         body: the answer, where it is JSON.

@@ -181,8 +181,9 @@ def _replayed(recorder: Recorder, order: list[str]) -> tuple[dict[str, Any], str
         )
         if (ends := Path(folder, _ENDS)).exists():
             return json.loads(ends.read_text("utf-8")), ""
-    said = re.findall("(?m)^(?:ERROR|E  ).*", done.stdout)
-    return {}, f"not checked: the process that replays ended with exit code {done.returncode}: {' '.join(said[-1:])}"
+    said = " ".join(re.findall("(?m)^(?:ERROR|E  ).*", done.stdout)[-1:])
+    problem = f"not checked: the process that replays ended with exit code {done.returncode}: {said}"
+    return {}, recorder.contexts.redactor.text(problem)
 
 
 def _arguments(config: pytest.Config, folder: str) -> list[str]:
@@ -191,7 +192,9 @@ def _arguments(config: pytest.Config, folder: str) -> list[str]:
     return [
         *(word for word in words if not word.startswith("--packbench-resume")),
         *(f"--packbench-{name}={value}" for name, value in options.items()),
-        *(f"--override-ini=cache_dir={folder}/cache", "--maxfail=0"),
+        "--maxfail=0",
+        # those of plugins that may be off
+        *([f"--override-ini=cache_dir={folder}/cache"] if config.pluginmanager.hasplugin("cacheprovider") else []),
         *(["-n0"] if config.pluginmanager.hasplugin("xdist") else []),
     ]
 

@@ -12,7 +12,7 @@ from pytest_packbench.cases.load import check_config
 from pytest_packbench.engine.gateway.likeness import alike, differences
 from pytest_packbench.model.errors import SuiteError
 from pytest_packbench.model.suite import IgnoreRule, SuiteConfig
-from tests.engine.gateway.gateways import KEY, from_file, post, question, recorded, replaying, stored
+from tests.engine.gateway.gateways import KEY, from_file, post, question, recorded, replaying
 from tests.servers.fake import FakeServer, Reply
 
 if TYPE_CHECKING:
@@ -31,7 +31,6 @@ def asked_again(before: Any, now: Any, *rules: IgnoreRule, prompts: bool = True,
     with FakeServer(lambda _: Reply(body={})) as server:
         traffic = recorded(server.url, lambda gateway: post(gateway, before))
     exchanges = [from_file(call.as_exchange(prompts, rules)) for call in traffic.calls]
-    assert stored(traffic)[0].alike_sha256 is None
     with replaying() as gateway, (case := gateway.open_case("one", exchanges)).active():
         gateway.checks, case.ignored = checks, rules
         post(gateway, now)
@@ -151,6 +150,10 @@ def test_a_rule_needs_a_place_and_words() -> None:
 def test_a_secret_in_a_question_is_compared_although_no_file_has_it() -> None:
     body, other = (question(f"{ASKED} {key}") for key in (KEY, KEY.replace("0", "9")))
     assert asked_again(body, other, rule()).mismatch
+    # what a provider signs looks like a secret
+    signed = [gemini_tools(name, "b") | {"signature": [{"text": KEY}]} for name in "ac"]
+    assert asked_again(*signed).mismatch == ""
+    assert asked_again(signed[0], signed[1] | {"signature": [{"text": KEY[::-1]}]}).mismatch
     later = ASKED.replace("02-03", "11-28")
     with_token = question(ASKED, authorization_token=KEY), question(later, authorization_token=KEY[::-1])
     assert asked_again(*with_token, rule()).mismatch == ""
