@@ -151,9 +151,12 @@ def test_a_secret_in_a_question_is_compared_although_no_file_has_it() -> None:
     body, other = (question(f"{ASKED} {key}") for key in (KEY, KEY.replace("0", "9")))
     assert asked_again(body, other, rule()).mismatch
     # what a provider signs looks like a secret
-    signed = [gemini_tools(name, "b") | {"signature": [{"text": KEY}]} for name in "ac"]
-    assert asked_again(*signed).mismatch == ""
-    assert asked_again(signed[0], signed[1] | {"signature": [{"text": KEY[::-1]}]}).mismatch
+    first, same, other = (
+        {"contents": [*gemini_tools(name, "b")["contents"], {"parts": [{"thoughtSignature": key}]}]}
+        for name, key in (("a", KEY), ("c", KEY), ("c", KEY.replace("0", "9")))
+    )
+    assert asked_again(first, same).mismatch == ""
+    assert asked_again(first, other).mismatch
     later = ASKED.replace("02-03", "11-28")
     with_token = question(ASKED, authorization_token=KEY), question(later, authorization_token=KEY[::-1])
     assert asked_again(*with_token, rule()).mismatch == ""
