@@ -21,7 +21,6 @@ import hashlib
 import json
 import os
 import re
-import secrets
 import stat
 from collections import Counter
 from contextlib import contextmanager
@@ -39,7 +38,7 @@ U32_MAX = 2**32 - 1
 U64_MAX = 2**64 - 1
 SURROGATE = re.compile(r"[\ud800-\udfff]")
 """Half of a UTF-16 pair: not valid in UTF-8, but possible in a Python string and as a JSON escape."""
-_CONTROL = re.compile("[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
+_CONTROL = "[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]"
 _MAX_LENGTH = 60
 _FINITE_ENCODER = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":"))
 _SCALARS = frozenset({str, int, bool, type(None)})
@@ -199,7 +198,7 @@ def has_control_characters(name: str) -> bool:
 
     These are control characters, line ends, marks of the direction of text, and surrogates.
     """
-    return not name.isprintable() and _CONTROL.search(name) is not None
+    return not name.isprintable() and re.search(_CONTROL, name) is not None
 
 
 def printable_repr(value: object) -> str:
@@ -646,7 +645,7 @@ def replace_atomic(path: Path, *, buffer: int = -1) -> Iterator[BinaryIO]:
         OSError: the file cannot be written; an existing file is unchanged, and no temporary file is left.
     """
     # a random name for each writer; files of `tempfile` are readable for their owner only
-    temporary = path.with_name(f".{secrets.token_hex(8)}.tmp")
+    temporary = path.with_name(f".{os.urandom(8).hex()}.tmp")
     old = path.stat() if path.exists() else None
     opener = None if old is None else partial(os.open, mode=0o600)
     try:

@@ -310,7 +310,7 @@ def _environment() -> dict[str, str]:
 _LIMIT = LIMITS["policy"]
 _BASELINE_LIMIT = LIMITS[BASELINE_NAME]._replace(hashed=True)
 _OWN_FILES = frozenset({CONFIG_NAME, BASELINE_NAME, CHANGES_NAME})
-_FUNCTION = re.compile(r'"([A-Za-z_][\w.]*):[A-Za-z_][\w.]*"')
+_FUNCTION = r'"([A-Za-z_][\w.]*):[A-Za-z_][\w.]*"'
 # they name the pipeline under test, which changes are tested for, not decided by
 _NO_RULES = frozenset({"target", "guards", "backend", "model", "description"})
 DEFAULT_SETTINGS = {
@@ -332,7 +332,7 @@ _CONFIGURED = ("file", "gate", "stale", "baseline_optional", "root", "suite")
 """Those that a configuration file decides."""
 HOOKS = ("target", "guards", "judges")
 """The hooks that decide what is tested, without their prefix."""
-_HOOK = re.compile(f"pytest_packbench_({'|'.join(HOOKS)})".encode())
+_HOOK = f"pytest_packbench_({'|'.join(HOOKS)})".encode()
 _CONTROL = f"{CONTROLS}/"
 _YES = frozenset({"yes", "true", "1"})
 # where pytest looks for its configuration, in this order, and the table in which it is
@@ -347,7 +347,7 @@ _CONFIGURATIONS = {
 }
 # an option of this plugin among words that are joined by null characters; an option behind it is not its value
 _OPTIONAL = "baseline-optional"
-_OPTION = re.compile(r"(?:^|\0)--packbench-([a-z-]+)(?:(?:=|\0(?!-))([^\0]*))?")
+_OPTION = r"(?:^|\0)--packbench-([a-z-]+)(?:(?:=|\0(?!-))([^\0]*))?"
 
 Policy: TypeAlias = dict[str, Any]
 """The acceptance policy of a suite, plain JSON but for `cases`. A run stores the first eight of these parts:
@@ -623,7 +623,7 @@ def code_hashes(home: Path, modules: Iterable[str | Path | None]) -> dict[str, s
 def function_modules(config: Mapping[str, Any]) -> set[str]:
     """Return the modules of the functions that a suite's rules name as `module:function`."""
     rules = {key: value for key, value in config.items() if key not in _NO_RULES}
-    return {*_FUNCTION.findall(json.dumps(rules, ensure_ascii=False))}
+    return {*re.findall(_FUNCTION, json.dumps(rules, ensure_ascii=False))}
 
 
 def _hooks(home: Path, root: Path, known: Iterable[str]) -> dict[str, str]:
@@ -637,7 +637,7 @@ def _hooks(home: Path, root: Path, known: Iterable[str]) -> dict[str, str]:
     """
     folders = (home, *home.glob("test*"), root, *root.parents)
     read = own_files(home, (folder / "conftest.py" for folder in folders)).items()
-    with_hook = (name for name, path in read if path.is_file() and _HOOK.search(path.read_bytes()))
+    with_hook = (name for name, path in read if path.is_file() and re.search(_HOOK, path.read_bytes()))
     return _hashes(own_files(home, (*known, *with_hook)))
 
 
@@ -748,7 +748,7 @@ def _settings_in(home: Path) -> dict[str, Any]:
             raise PolicyError(f"{name} in the base can't be read: {' '.join(str(error).split())}") from None
         if values is None:
             continue
-        options = _OPTION.findall("\0".join(_words(values.get("addopts", ()))))
+        options = re.findall(_OPTION, "\0".join(_words(values.get("addopts", ()))))
         given = {key.removeprefix("packbench_"): value for key, value in values.items() if key.startswith("packbench_")}
         guards = [value for option, value in options if option == "guard"] or _words(given.get("guard", ()))
         suites = suite_names(_words(given.get("suite", ())))

@@ -195,7 +195,7 @@ ALL = ("", "")
 # only a case that can't be read has no type
 _UNREADABLE = ("case_type", "")
 _SETTING = "trials_rule"
-_HASH = re.compile("[0-9a-f]{12,}")
+_HASH = "[0-9a-f]{12,}"
 _UNSAFE = "comply_unsafe"
 # a trial with one of these verdicts gives it to the whole case; the first one found decides
 _UNJUDGED = ("error", "vacuous", "not_run", "known_hole")
@@ -785,7 +785,7 @@ def differences(baseline: Run, current: Run) -> tuple[str, ...]:
 
 def _short_hash(value: str) -> str:
     """Return a text, or the beginning of a hash."""
-    return value[:12] if _HASH.fullmatch(value) else value
+    return value[:12] if re.fullmatch(_HASH, value) else value
 
 
 def _trials_rule(run: Run) -> str:

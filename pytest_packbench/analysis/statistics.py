@@ -397,7 +397,8 @@ def _quantile(confidence: float) -> float:
     """Return the upper end of the two-sided interval of a standard normal variable."""
     if not 0 < confidence < 1:
         raise ValueError(f"expected a confidence between 0 and 1; got {confidence}")
-    return _normal_quantile((1 + confidence) / 2)
+    # what every run needs, as `statistics` returns it, which takes longer to import
+    return 1.9599639845400536 if confidence == CONFIDENCE else _normal_quantile((1 + confidence) / 2)
 
 
 @lru_cache

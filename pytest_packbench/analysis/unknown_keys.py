@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from pytest_packbench.model.result import Result
 
 
-_INDEX = re.compile(r"/\d+(?=/)")
+_INDEX = r"/\d+(?=/)"
 _KEPT = 50
 _SHOWN = 5
 _LONGEST = 80
@@ -37,7 +37,9 @@ class UnknownKeyCounter:
         terms = result.score.terms
         # the remark that counts the others begins with no slash
         found = {
-            _INDEX.sub("/*", term.detail) for term in terms if term.name == UNKNOWN_KEY and term.detail.startswith("/")
+            re.sub(_INDEX, "/*", term.detail)
+            for term in terms
+            if term.name == UNKNOWN_KEY and term.detail.startswith("/")
         }
         if found:
             is_unreadable = any(term.name in UNREAD for term in terms)

@@ -69,8 +69,8 @@ _OWN_FILES = frozenset({CONFIG_NAME, "baseline.json", "policy_changes.yaml"})
 _DATA_SUFFIX = re.compile(r"\.(?:json|jsonl|ndjson|ya?ml)(?:\.|$)", re.IGNORECASE)
 _HEAD = 1 << 20
 _KEY = rb"""(?:^|[\s{,"'])%s["']?\s*:"""
-_LINE = re.compile(r".*\.line-[0-9]+", re.DOTALL)
-_OWN_CALLS = re.compile(rb'"gateway":\s*\[\s*\{')
+_LINE = r"(?s).*\.line-[0-9]+"
+_OWN_CALLS = rb'"gateway":\s*\[\s*\{'
 _MAX_FILES, _MAX_WHOLE_FILES = 1000, 32
 _MAX_BYTES, _MAX_BYTES_OF_OTHERS = 1024 * 1024, 8 * 1024
 
@@ -370,7 +370,7 @@ def line_name(path: str, line: int) -> str:
 
 def is_line_name(name: str) -> bool:
     """Return whether a name has the form of `line_name`."""
-    return _LINE.fullmatch(name) is not None
+    return re.fullmatch(_LINE, name) is not None
 
 
 def line_locations(path: str, kind: Kind, *, keeps_content: bool = False) -> Iterator[CaseLocation]:
@@ -614,7 +614,7 @@ def _has_own_calls(folder: Path) -> bool:
         # the calls come first where the target has no others
         size = _MAX_BYTES if number < _MAX_WHOLE_FILES else _MAX_BYTES_OF_OTHERS
         with suppress(OSError), open(path, "rb") as file:  # noqa: PTH123 - a Path takes longer
-            if _OWN_CALLS.search(file.read(size)):
+            if re.search(_OWN_CALLS, file.read(size)):
                 return True
     return False
 

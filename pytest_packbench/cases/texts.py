@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from pytest_packbench.model.suite import Suite
 
 
-_ID = re.compile(CASE_ID)
 _HIDDEN = "not shown: prompts are not kept (packbench_record_prompts, or the pack)"
 
 
@@ -64,7 +63,7 @@ def source_texts(suite: Suite, root: Path, *, is_checked: bool = True) -> Source
     def exchanges_text(result: Result) -> str | None:
         case_id, digest = result.case.case_id, result.attempt.cassette_sha256
         # an attempt that replayed nothing was not made with the recording that is there now
-        if digest is None or _ID.fullmatch(case_id) is None:
+        if digest is None or re.fullmatch(CASE_ID, case_id) is None:
             return None
         waiting = _text_of(CaseLocation(str(suite.pending_path(case_id)), case_id))
         if waiting is not None and _hash(waiting, canonical_sha256) == digest:

@@ -6,6 +6,7 @@ A pack narrows `input`, `expected`, `notes` and `case_type` in a subclass of `Ca
 from __future__ import annotations
 
 from datetime import date
+from functools import cache
 from typing import Annotated, Any, Literal, NamedTuple, TypeAlias, TypeVar
 
 from pydantic import (
@@ -14,11 +15,12 @@ from pydantic import (
     ConfigDict,
     Field,
     GetCoreSchemaHandler,
+    GetJsonSchemaHandler,
     Strict,
     StringConstraints,
     ValidationError,
 )
-from pydantic_core import InitErrorDetails, PydanticCustomError, core_schema
+from pydantic_core import InitErrorDetails, PydanticCustomError, SchemaValidator, core_schema
 
 ItemT = TypeVar("ItemT")
 CASE_ID = r"^[A-Za-z0-9][A-Za-z0-9_-]*$"
@@ -50,6 +52,29 @@ class Expected(NamedTuple):
             custom_error_message="a misfit",
             custom_error_context={"expected": self.text},
         )
+
+
+@cache
+def _matched(pattern: str) -> SchemaValidator:
+    return SchemaValidator(core_schema.str_schema(pattern=pattern))
+
+
+class Matching(NamedTuple):
+    """Annotates a text with its pattern, which is compiled when the first text comes: a class of Unicode takes long."""
+
+    pattern: str
+
+    def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> core_schema.CoreSchema:
+        """Return how pydantic validates the type."""
+        return core_schema.no_info_after_validator_function(self.matched, handler(source))
+
+    def __get_pydantic_json_schema__(self, schema: Any, handler: GetJsonSchemaHandler) -> dict[str, Any]:
+        """Return its JSON Schema."""
+        return {**handler(schema), "pattern": self.pattern}
+
+    def matched(self, text: str) -> Any:
+        """Return a text; raises `ValidationError` as a constraint of pydantic does."""
+        return _matched(self.pattern).validate_python(text)
 
 
 def CurrentVersion(version: int) -> Expected:  # noqa: N802 - annotates a type
@@ -136,9 +161,7 @@ class Review(StrictModel):
     by: PersonName
     reason: LineText
     run_id: Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9_-]*$", max_length=80)]
-    marked_at: Annotated[
-        str, StringConstraints(pattern=r"^\d{4}-\d{2}-\d{2}T\d{2}:\d{2}:\d{2}(\.\d{1,6})?Z$", max_length=30)
-    ]
+    marked_at: Annotated[str, Field(max_length=30), Matching(r"^\d{4}-\d{2}-\d{2}T\d{2}:\d{2}:\d{2}(\.\d{1,6})?Z$")]
 
 
 def _existing(day: str) -> str:
@@ -165,7 +188,7 @@ class Notes(StrictModel):
     tags: ListOf[Text] = ()
     skip: Text | None = None
     xfail: Text | None = None
-    date: Annotated[str, StringConstraints(pattern=DATE), AfterValidator(_existing)] | None = None
+    date: Annotated[str, Matching(DATE), AfterValidator(_existing)] | None = None
     reviews: ListOf[Review] = ()
 
 

@@ -47,7 +47,7 @@ RECORD_PROMPTS = "record_prompts"
 """The key in the settings of a run whose page shows neither inputs nor prompts; its value is False."""
 WORKER_WINDOW = 2
 """Attempts in flight in one of several processes, which knows only its next case."""
-_SHARD_PATTERN = re.compile(r"([1-9][0-9]{0,8})/([1-9][0-9]{0,8})")
+_SHARD_PATTERN = r"([1-9][0-9]{0,8})/([1-9][0-9]{0,8})"
 
 
 def pytest_options(values: Iterable[tuple[str, str]]) -> str:
@@ -195,7 +195,7 @@ class Shard:
         Raises:
             ValueError: the text does not have this form, with I from 1 to N.
         """
-        match = _SHARD_PATTERN.fullmatch(text)
+        match = re.fullmatch(_SHARD_PATTERN, text)
         if match is None or int(match[1]) > int(match[2]):
             raise ValueError(f"got {text!r}; expected I/N with I from 1 to N, such as 1/3")
         return cls(int(match[1]), int(match[2]))

@@ -17,6 +17,7 @@ from pytest_packbench.model.case import (
     Expected,
     Fraction,
     ListOf,
+    Matching,
     Name,
     StrictModel,
     Text,
@@ -599,7 +600,7 @@ class SuiteConfig(StrictModel):
     description: Text = "no description"
     thresholds: Thresholds = Thresholds.model_construct()
     gates: ListOf[Gate] = ()
-    target: Annotated[str, Field(pattern=TARGET)] | None = None
+    target: Annotated[str, Matching(TARGET)] | None = None
     backend: Name | None = None
     model: Text | None = None
     guards: ListOf[Text] = ()

@@ -32,12 +32,12 @@ _SENTENCE = 1600
 # `##vso[` and TeamCity `##teamcity[`
 # logs are also split elsewhere than at line ends
 _BREAKS = r"\r\v\f\x1c-\x1e\x85\u2028\u2029"
-_COMMAND = re.compile(rf"(^|[{_BREAKS}])([^\S\n{_BREAKS}]*)::", re.MULTILINE)
-_OLD_COMMAND = re.compile(r"##(?=\w*\[)")
+_COMMAND = rf"(?m)(^|[{_BREAKS}])([^\S\n{_BREAKS}]*)::"
+_OLD_COMMAND = r"##(?=\w*\[)"
 # in JSON every character may be an escape
-_JSON_CHARACTER = re.compile(r"[^\n -~]|##(?=\w*\[)")
+_JSON_CHARACTER = r"[^\n -~]|##(?=\w*\[)"
 # the first alternative is what joins emoji, or the letters of scripts such as Persian
-_ODD = re.compile(r"(?<=([^\x00-\x7f]))[\u200c\u200d](?=([^\x00-\x7f]))|[^\n -~]")
+_ODD = r"(?<=([^\x00-\x7f]))[\u200c\u200d](?=([^\x00-\x7f]))|[^\n -~]"
 # white space that moves the cursor
 _CURSOR_MOVES = frozenset("\r\v\f\x1c\x1d\x1e\x1f\x85\u2028\u2029")
 
@@ -54,14 +54,14 @@ def printable(text: str) -> str:
         Joiners stay between two characters that they can join. What services of CI would take for a command is changed,
         see `escape_commands`.
     """
-    return escape_commands(text if text.isprintable() else _ODD.sub(_visible, text))
+    return escape_commands(text if text.isprintable() else re.sub(_ODD, _visible, text))
 
 
 def escape_commands(text: str) -> str:
     """Change a text so that GitHub Actions, Azure Pipelines and TeamCity do not take any of it for a command."""
     if "::" not in text and "##" not in text:
         return text
-    return _OLD_COMMAND.sub("## ", _COMMAND.sub(r"\1\2: :", text))
+    return re.sub(_OLD_COMMAND, "## ", re.sub(_COMMAND, r"\1\2: :", text))
 
 
 def printable_json(text: str) -> str:
@@ -70,7 +70,7 @@ def printable_json(text: str) -> str:
     Args:
         text: the document; its line ends are between values.
     """
-    return _JSON_CHARACTER.sub(_json_escape, text)
+    return re.sub(_JSON_CHARACTER, _json_escape, text)
 
 
 def _json_escape(match: re.Match[str]) -> str:

@@ -65,7 +65,7 @@ PASSED = "passed"
 BASELINE_WORDS = (NO_BASELINE, LATEST, PASSED, COMMITTED)
 
 _DIGITS = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"
-_ULID = re.compile(f"[{_DIGITS}]{{26}}")
+_ULID = f"[{_DIGITS}]{{26}}"
 _GITIGNORE = "# reports are not committed by default; use git add --force to keep one\n*\n"
 
 
@@ -77,7 +77,7 @@ LACKED = "is missing, but the run's report counts it; restore the file from the 
 
 def is_run_id(text: str) -> bool:
     """Return whether a text is a run id, a ULID."""
-    return _ULID.fullmatch(text) is not None
+    return re.fullmatch(_ULID, text) is not None
 
 
 def new_run_id(seed: str = "") -> str:

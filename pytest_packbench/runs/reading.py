@@ -18,7 +18,6 @@ from dataclasses import replace
 from functools import partial
 from hashlib import blake2b
 from itertools import islice, pairwise
-from mmap import ACCESS_READ, mmap
 from operator import attrgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, Final, NoReturn
@@ -72,8 +71,8 @@ if TYPE_CHECKING:
 _LIMIT: Final = LIMITS["report"]
 _CHUNK: Final = 1 << 18
 # a report as the writer leaves it
-_DOCUMENT = re.compile(rb'"packbench":(?=\{"version":\d+,"status":)')
-_CASES = re.compile(rb',"cases":\[')
+_DOCUMENT = rb'"packbench":(?=\{"version":\d+,"status":)'
+_CASES = rb',"cases":\['
 _END = "]}}\n"
 _RESTORE = "restore it, or remove it and set it again with packbench baseline set"
 _SHARED = attrgetter("run_id", "suite", "mode", "pack", "pack_version", "suite_sha256", "target")
@@ -259,11 +258,13 @@ def _header(file: BinaryIO) -> list[Any]:
     """Return the object of a run without its cases, where it and where these begin; nothing if others wrote it."""
     if not os.fstat(file.fileno()).st_size:
         return []
+    from mmap import ACCESS_READ, mmap  # most runs read no other
+
     with mmap(file.fileno(), 0, access=ACCESS_READ) as data:
-        start = _DOCUMENT.search(data)
+        start = re.search(_DOCUMENT, data)
         if start is None or data[-len(_END) :] != _END.encode():
             return []
-        for split in _CASES.finditer(data, start.end()):
+        for split in re.compile(_CASES).finditer(data, start.end()):
             # a text contains no such key, because its quotes are escaped; an object further inside may
             if split.start() - start.end() > _LIMIT.size:
                 break

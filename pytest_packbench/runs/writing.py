@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-import secrets
+import os
 import shutil
 from collections import deque
 from contextlib import ExitStack, suppress
@@ -133,7 +133,7 @@ class RunWriter:
         Raises:
             OSError: it has not.
         """
-        path = self.folder / f".{secrets.token_hex(8)}.tmp"
+        path = self.folder / f".{os.urandom(8).hex()}.tmp"
         try:
             path.write_bytes(bytes(_LEAST_SPACE))
         finally:

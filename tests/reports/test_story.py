@@ -345,7 +345,7 @@ def test_formatted_numbers_compare_as_they_do(bound: float, other: float, near: 
     left, right = (float(text.removesuffix(" %")) for text in format_with_bounds(value, bound, as_percent=as_percent))
     assert (left >= right) is (value >= bound - 1e-9)
     assert (left <= right) is (value <= bound + 1e-9)
-    assert abs(left - value * (100 if as_percent else 1)) <= 0.05
+    assert abs(left - value * (100 if as_percent else 1)) <= 0.05 + 1e-9
 
 
 COMMAND = re.compile(r"::(?P<level>error|warning) (?P<properties>[^\r\n]*?)::(?P<message>[^\r\n]*)")

@@ -29,15 +29,15 @@ if TYPE_CHECKING:
     from pytest_packbench.model.case import Location
 
 _MAX_LENGTH = 80
-_INDEX = re.compile(r"0|[1-9][0-9]*")
-_QUOTED = re.compile(r"""'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*\"""")
+_INDEX = r"0|[1-9][0-9]*"
+_QUOTED = r"""'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*\""""
 # the top of the document, with keys and indexes
-_NARROW = re.compile(r"\$(?:\s*\.\s*\w+|\s*\[[^\[\]*?:,]*\])*")
-_WIDE = re.compile(r"\$\s*[.\[]")
+_NARROW = r"\$(?:\s*\.\s*\w+|\s*\[[^\[\]*?:,]*\])*"
+_WIDE = r"\$\s*[.\[]"
 # a second list of selectors, such as [*,*]: repeated ones multiply the visits
-_TWO_LISTS = re.compile(r",[^\]]*\][^,]*,")
-_FIRST_KEYS = re.compile(r"\$(?:\.[A-Za-z_]\w*(?!\())*")
-_FIRST_KEY = re.compile(r"\.(\w+)")
+_TWO_LISTS = r",[^\]]*\][^,]*,"
+_FIRST_KEYS = r"\$(?:\.[A-Za-z_]\w*(?!\())*"
+_FIRST_KEY = r"\.(\w+)"
 # their patterns come from documents and have no time limit
 _DISABLED_FUNCTIONS = ("match", "search")
 
@@ -97,7 +97,7 @@ def compile_path(text: str) -> CompiledPath:
         for token in tokens:
             if isinstance(value, dict):
                 value = value.get(token, MISSING)
-            elif isinstance(value, list) and _INDEX.fullmatch(token) and int(token) < len(value):
+            elif isinstance(value, list) and re.fullmatch(_INDEX, token) and int(token) < len(value):
                 value = value[int(token)]
             else:
                 return MISSING
@@ -119,8 +119,8 @@ def _compile_json_path(text: str) -> CompiledPath:
         wrong = f'"{text}" is not a valid JSONPath: {why}'
         raise misfit(wrong, "RFC 9535 syntax, such as $.items[*].name") from None
     # else the values of a document with a million of them could be visited a million times a million times
-    plain = _QUOTED.sub("''", text)
-    if plain.count("..") > 1 or _TWO_LISTS.search(plain) or _WIDE.search(_NARROW.sub("$", plain[1:])):
+    plain = re.sub(_QUOTED, "''", text)
+    if plain.count("..") > 1 or re.search(_TWO_LISTS, plain) or re.search(_WIDE, re.sub(_NARROW, "$", plain[1:])):
         wrong = f'"{text}" may visit a value many times'
         raise misfit(wrong, "at most one .., one list with commas, and in a filter $ with keys and indexes only")
     is_multiple = not query.singular_query()
@@ -136,8 +136,8 @@ def _compile_json_path(text: str) -> CompiledPath:
             raise CriterionError(f"{wrong}; expected fewer levels") from None
         return MISSING if not matches else matches if is_multiple else matches[0]
 
-    keys = _FIRST_KEYS.match(text)
-    return CompiledPath(text, find, is_multiple, tuple(_FIRST_KEY.findall(keys[0])) if keys else ())
+    keys = re.match(_FIRST_KEYS, text)
+    return CompiledPath(text, find, is_multiple, tuple(re.findall(_FIRST_KEY, keys[0])) if keys else ())
 
 
 PathText = Annotated[str, AfterValidator(lambda text: compile_path(text).text)]
