@@ -1083,6 +1083,7 @@ _RULES: tuple[tuple[Any, ...], ...] = (
     ("config/trials(/.*)?", "trials rule changed", _becomes("all")),
     ("config/unknown_keys", "unknown keys ignored", _becomes("refuse")),
     ("config/(ignore|recording/(ignore_headers|unseen))", "ignored", _is_less),
+    ("config/recording/ignore(/.*)?", "ignored", lambda _old, new: new == []),
     ("config/recording/tests_fallback", "fallback without an answer", lambda _old, new: new is not True),
     ("config/gates/[^/]*", "gate removed", _is_new),
     ("config/gates/.*/must_pass", "gate loosened", _is_more),

@@ -26,6 +26,7 @@ import pytest_packbench.packs.agent_safety.pack
 import pytest_packbench.packs.generic.pack
 import pytest_packbench.packs.tariff.pack
 import pytest_packbench.packs.tariff.target
+import pytest_packbench.pytest_plugin.check
 import pytest_packbench.pytest_plugin.explain
 import pytest_packbench.pytest_plugin.marked
 import pytest_packbench.pytest_plugin.prefetch

@@ -50,7 +50,7 @@ from pytest_packbench.model.errors import (
     unreadable,
 )
 from pytest_packbench.model.run import BUNDLED, Shard
-from pytest_packbench.model.suite import CONFIG_NAME, CONTROLS, FIXTURES, PENDING, Suite
+from pytest_packbench.model.suite import CONFIG_NAME, CONTROLS, FIXTURES, PENDING, SHARED, Suite
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Mapping
@@ -548,7 +548,8 @@ def recordings_in(suite: Path, paths: Iterable[str]) -> dict[str, CaseLocation]:
 
 def all_recordings(suite: Suite) -> dict[str, Recording]:
     """Return all recordings of a suite by their path under `fixtures` without suffix, sorted."""
-    files = file_paths(suite.path / FIXTURES, skip=[suite.controls_path])
+    shared = suite.path / FIXTURES / SHARED
+    files = file_paths(suite.path / FIXTURES, skip=[suite.controls_path, shared.parent])
     found = recordings_in(suite.path, (Path(path).relative_to(suite.path).as_posix() for path in files))
     return {name: Recording(location, suite.path) for name, location in sorted(found.items())}
 
@@ -599,7 +600,8 @@ def control_file_problem(path: str) -> Problem | None:
 
 def needs_gateway(folders: Iterable[Path]) -> bool:
     """Whether recordings in these folders contain calls of a target's own clients; reads some of them, in part."""
-    return any(_has_own_calls(folder) or _has_own_calls(folder / PENDING) for folder in folders)
+    inner = ("", PENDING, SHARED.partition("/")[0])
+    return any(_has_own_calls(folder / name) for folder in folders for name in inner)
 
 
 def _has_own_calls(folder: Path) -> bool:

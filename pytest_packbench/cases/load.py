@@ -440,7 +440,8 @@ def parse_yaml(raw: bytes, *, source: str, models: Mapping[str, type[SuiteConfig
         mark = getattr(error, "problem_mark", None)
         position = f"line {mark.line + 1} column {mark.column + 1}: " if mark else ""
         wrong = f"{position}not YAML: {getattr(error, 'problem', None) or error}"
-        problem = Problem("", wrong, "expected keys and values")
+        conflict = _conflict_in(raw.decode("utf-8-sig"))
+        problem = Problem("", wrong, "expected keys and values") if conflict is None else conflict.problem
     except RecursionError:
         problem = _too_deep(limit).problem
     except ValueError:
@@ -616,7 +617,18 @@ def _parsed(raw: bytes, kind: Kind, source: object, *, is_line: bool) -> Any:
         raise kind.error(source, [problem]) from None
 
 
+def _conflict_in(text: str) -> JsonError | None:
+    """Return what is wrong with a text that cannot be parsed and in which git has left the marks of a conflict."""
+    mark = re.search(r"^(<{7}|[|]{7}|={7}|>{7})(?![<|=>])", text, re.MULTILINE)
+    if mark is None:
+        return None
+    position = f"line {text.count(chr(10), 0, mark.start()) + 1} column 1"
+    return JsonError(f"{position}: {mark[1]} marks a conflict of a merge", "resolve it, and remove the marks")
+
+
 def _not_json(error: json.JSONDecodeError) -> JsonError:
+    if (conflict := _conflict_in(error.doc)) is not None:
+        return conflict
     before = error.doc[: error.pos].rstrip()
     # a trailing comma is the most frequent mistake
     comma = None

@@ -38,6 +38,7 @@ from pytest_packbench.model.errors import (
     error_text,
     first_problem,
     format_value,
+    pluralize,
     single_spaced,
     user_frames,
 )
@@ -67,6 +68,7 @@ from pytest_packbench.model.result import (
     with_unknown_keys,
 )
 from pytest_packbench.model.run import STUB, UNSEEN
+from pytest_packbench.model.suite import FIXTURES, SHARED
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Sequence
@@ -726,7 +728,8 @@ def _traffic_of(context: SuiteContext, state: AttemptState) -> AbstractContextMa
     """Return the block in which calls of the target's own model clients belong to the attempt."""
     if state.traffic is None:
         return nullcontext()
-    state.traffic.ignored_headers = context.suite.config.recording.ignore_headers
+    rules = context.suite.config.recording
+    state.traffic.ignored_headers, state.traffic.ignored = rules.ignore_headers, rules.ignore
     if context.caller.opaque and context.serving is not None:
         return context.serving.outside_process(state.traffic)
     return state.traffic.active()
@@ -784,6 +787,9 @@ def _check_result(context: SuiteContext, loaded: LoadedCase, state: AttemptState
         replay.finish()
     if state.raised is None and state.traffic is not None and context.live is None:
         state.traffic.finish()
+        if count := len(state.traffic.borrowed):
+            shared = f"{pluralize(count, 'call')} replayed from {FIXTURES}/{SHARED}, which is recorded for all cases"
+            state.remark = "; ".join(filter(None, [state.remark, shared]))
     _find_secrets(context, state)
     if isinstance(state.verify_context, WatchedContext) and not state.verify_context.read and state.raised is None:
         names = ", ".join(part.name for part in context.guard_parts)

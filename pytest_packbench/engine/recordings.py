@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from pytest_packbench.model.case import LoadedCase
     from pytest_packbench.model.pack import Pack
     from pytest_packbench.model.recording import Cassette, Exchange, GatewayExchange, RecordedPart, RecordedTool
-    from pytest_packbench.model.suite import Suite
+    from pytest_packbench.model.suite import IgnoreRule, Suite
 
 
 # the keys of exchanges that a model, its provider, or a target outside this process wrote
@@ -318,7 +318,7 @@ def store_recording(suite: Suite, case_id: str, data: dict[str, Any]) -> tuple[C
     older = find_recording(suite, case_id)
     cassette = Cassette.model_validate(data)
     path = suite.pending_path(case_id) if older.exists() else suite.cassette_path(case_id)
-    if older.exists() and _is_same(older, cassette):
+    if older.exists() and _is_same(older, cassette, suite.config.recording.ignore):
         path.unlink(missing_ok=True)
     else:
         write_recording(path, data)
@@ -376,19 +376,24 @@ def discard_recording(suite: Suite, case_id: str, *, since: str) -> None:
                 path.unlink()
 
 
-def _is_same(older: Recording, cassette: Cassette) -> bool:
-    """Whether an older recording has the same answers under the same conditions."""
+def _is_same(older: Recording, cassette: Cassette, rules: Sequence[IgnoreRule]) -> bool:
+    """Whether an older recording has the same answers under the same conditions, but for what differs in each run."""
+    from pytest_packbench.engine.gateway.likeness import recorded_sha256s
+
     try:
         before, _ = load_recording(older)
     except (CassetteError, OSError):
         return False
     ignored: Any = {
         "recorded_at": True,
+        "conditions": {"recording"},
         "exchanges": {"__all__": {"usage", "prompt"}},
         "gateway": {"__all__": {"usage", "request", "headers", "began_ms", "ended_ms"}},
     }
     old, new = (each.model_dump(exclude=ignored) for each in (before, cassette))
-    for exchange in (*old["gateway"], *new["gateway"]):
+    calls = (*before.gateway, *cassette.gateway)
+    for call, exchange in zip(calls, (*old["gateway"], *new["gateway"]), strict=True):
+        exchange["request_sha256"] = [*recorded_sha256s(call, rules), call.request_sha256][0]
         if isinstance(exchange["body"], dict):
             # the same answer has another id and another time
             exchange["body"] = {name: value for name, value in exchange["body"].items() if name not in _OF_EACH_ANSWER}
@@ -546,12 +551,14 @@ def recorded_conditions(context: SuiteContext, tools: Sequence[Tool] | None) -> 
         context: the suite's.
         tools: the tools that the model was offered; None where that is not known.
     """
+    rules = context.suite.config.recording.model_dump(mode="json", by_alias=True, exclude_defaults=True)
     return {
         "target": target_of(context),
         "pack": {"name": context.pack.name, "version": context.pack.version},
         "guards": [part._asdict() for part in context.guard_parts],
         "judges": [part._asdict() for part in context.judge_parts],
         "tools": None if tools is None else [{"name": name, "sha256": sha256} for name, sha256 in tool_hashes(tools)],
+        **({"recording": rules} if rules else {}),
     }
 
 

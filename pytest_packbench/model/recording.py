@@ -112,6 +112,7 @@ class GatewayExchange(StrictModel):
         request: the JSON body of the request; None where it has none, or prompts are not recorded.
         request_sha256: hash of method, path, headers and body without credentials; in older recordings of method, path
             and body.
+        alike_sha256: hash of method, path and body without what differs in each run; None where there is no such thing.
         status: the HTTP status of the answer; None where it never began.
         headers: those of the answer, names in lower case; without secrets, dates, and names of hosts and accounts.
         body: the answer, where it is JSON.
@@ -133,6 +134,7 @@ class GatewayExchange(StrictModel):
     request_headers: dict[str, str] | None = None
     request: Any = None
     request_sha256: Digest
+    alike_sha256: Digest | None = None
     status: Annotated[int, Field(ge=200, le=599)] | None = None
     headers: dict[str, str] = Field(default_factory=dict)
     body: Any = None
@@ -232,6 +234,7 @@ class Conditions(StrictModel):
         judges: the judges that the suite names.
         tools: the tools that the model was offered, sorted by name; None where that is not known, because the target
             ran outside this process.
+        recording: the rules of the suite for recordings; None where it has none; without `check`, it was not replayed.
     """
 
     target: RecordedTarget
@@ -239,6 +242,7 @@ class Conditions(StrictModel):
     guards: ListOf[RecordedPart] = ()
     judges: ListOf[RecordedPart] = ()
     tools: ListOf[RecordedTool] | None = None
+    recording: dict[str, Any] | None = None
 
 
 Version = Annotated[Literal[2], CurrentVersion(CASSETTE_VERSION)]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field, replace
 from math import isfinite
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, NamedTuple, Self
@@ -466,6 +467,8 @@ PENDING = ".pending"
 """The folder under `fixtures` of recordings that change an older one and wait for `packbench accept`."""
 PARTIAL = ".partial"
 """The folder under `fixtures` of what was recorded of cases that use more than the gateway sees; never replayed."""
+SHARED = "shared/calls.json"
+"""The file under `fixtures` with the calls that one case makes for all."""
 CONTROLS = "controls"
 """The folder under `fixtures` of controls."""
 
@@ -518,16 +521,50 @@ class AtLeast(StrictModel):
     at_least: Annotated[int, Field(ge=1)]
 
 
+_ANY_QUESTION = "Which of the 12 articles that I have bought may be returned, and until when?"
+
+
+class IgnoreRule(StrictModel):
+    """What differs in each run at a place in requests, and decides on no answer.
+
+    Attributes:
+        at: a JSON pointer into the body of a request, in which `*` is any step; what is below it is meant, too.
+        pattern: a regular expression for what differs there.
+        words: what it is called instead, such as `<date>`.
+    """
+
+    at: Annotated[str, Field(pattern="^(/[^/]*)+$")]
+    pattern: str
+    words: Text = Field(alias="as")
+
+    @field_validator("pattern")
+    @classmethod
+    def _leaves_the_question(cls, pattern: str) -> str:
+        expected = "a regular expression for what differs, and for no more"
+        try:
+            left = re.sub(pattern, "", _ANY_QUESTION)
+            matches_nothing = re.search(pattern, "") is not None
+        except re.error as error:
+            raise misfit(f"no regular expression: {error}", f"expected {expected}") from None
+        if matches_nothing or 2 * len(re.sub(r"\W", "", left)) < len(re.sub(r"\W", "", _ANY_QUESTION)):
+            raise misfit("it matches any question, so that each would get a recorded answer", f"expected {expected}")
+        return pattern
+
+
 class RecordingRules(StrictModel):
     """How calls of a target's own clients are compared with recorded ones, which may fail, and what is done without.
 
     Attributes:
         ignore_headers: names of request headers that do not decide on an answer, in addition to those that never do;
             `*` is any text.
+        ignore: what differs in each run in the bodies of requests, and decides on no answer.
+        check: whether what was recorded is replayed once; `off` for a target with effects that must not happen again.
         tests_fallback: whether a case may end without any answer of a model, because that is what it tests.
         unseen: what a target reaches past the gateway while it is recorded, and does without offline: `HOST:PORT`.
     """
 
+    check: bool = True
+    ignore: ListOf[IgnoreRule] = ()
     ignore_headers: ListOf[Annotated[str, Field(pattern=r"^[A-Za-z0-9!#$%&'*+.^_`|~-]+$")]] = ()
     tests_fallback: Flag = False
     unseen: ListOf[Annotated[str, Field(pattern=r"^[^\s/@*]+:\d{1,5}$")]] = ()

@@ -164,6 +164,9 @@ class SuiteRun(RunResults):
         control_results: what the selected controls came to so far, by node id; at first, not run.
         controls: what they came to, at the end; None if there are none, or none is replayed in this mode.
         control_note: why none was replayed, in a line; empty if that is not so.
+        checked: how many recordings of a run that records replay, or why that is not known; empty for another run.
+        differing: which do not, and why; a line each.
+        notes: what else is to be known about the recordings of a run, such as which calls are shared; a sentence each.
     """
 
     def __init__(self, contexts: SessionSuites, suite: Suite) -> None:
@@ -184,12 +187,16 @@ class SuiteRun(RunResults):
         self.control_results: dict[str, ControlResult] = {}
         self.controls: ControlTally | None = None
         self.control_note = ""
+        self.checked = ""
+        self.differing: list[str] = []
+        self.notes: list[str] = []
 
     @property
     def failed(self) -> bool:
         """Whether the suite as a whole fails the session."""
         concluded = self.conclusion is not None and self.conclusion.failed
-        return bool(self.problems or concluded or (self.controls and self.controls.wrong) or self.has_recorded_nothing)
+        unsound = (self.controls and self.controls.wrong) or self.has_recorded_nothing or self.differing
+        return bool(self.problems or concluded or unsound)
 
     def head(self) -> Run:
         """Return what is known of the run when it starts."""
@@ -360,6 +367,7 @@ class SuiteRun(RunResults):
                 f"Replayed calls of {cases} were left open for {waited} until their clients ended them, as when they "
                 "were recorded; give these clients a shorter limit in tests."
             )
+        yield from map(self._redact, [*self.notes, *self.differing])
         remarks: list[str] = []
         with self._calling_pack("remarks"):
             ids = [result.case.test_id for result in self.results]
@@ -663,7 +671,12 @@ class Recorder:
             return (yield)
         self.contexts.close()
         # also those of marked tests of which none is selected
-        for run in map(self.run_of, self.contexts.suites.values()):
+        runs = [*map(self.run_of, self.contexts.suites.values())]
+        if self.contexts.settings.mode == "record" and session.exitstatus != pytest.ExitCode.INTERRUPTED:
+            from pytest_packbench.pytest_plugin.check import check_recordings
+
+            check_recordings(self)
+        for run in runs:
             try:
                 self._finish(run, session)
             except (OSError, MemoryError, RecursionError) as error:

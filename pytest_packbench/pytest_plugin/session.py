@@ -14,6 +14,7 @@ import pytest
 
 from pytest_packbench.engine.offline import keep_process
 from pytest_packbench.engine.time_limit import TimeLimit, Watchdog
+from pytest_packbench.model.run import CHECK_FOLDER
 from pytest_packbench.plugin import (
     CONTEXTS,
     CONTROLLER,
@@ -84,6 +85,10 @@ def register(config: pytest.Config, *, collecting: bool = False) -> None:
 def _register_reporting(recorder: Recorder) -> None:
     """Register what shows results, in the controller of xdist or the only process."""
     config, contexts, errors = recorder.config, recorder.contexts, ErrorGroups()
+    if folder := os.environ.get(CHECK_FOLDER):
+        from pytest_packbench.pytest_plugin.check import Check
+
+        _add(config, Check(recorder, folder))
     _add(config, errors, Terminal(recorder, errors), Termination())
     # without -v there are no words
     if config.get_verbosity(pytest.Config.VERBOSITY_TEST_CASES) > 0:

@@ -737,7 +737,8 @@ def serve(config: pytest.Config) -> Serving:
         # a controller imports targets too, which must find a key and no network
         from pytest_packbench.engine.gateway import Serving
 
-        config.stash[SERVING] = serving = Serving(mode, here=mode == "fixture" or not _is_controller(config))
+        here, suites = mode == "fixture" or not _is_controller(config), config.stash[SELECTION].suites
+        config.stash[SERVING] = serving = Serving(mode, here=here, folders=[suite.path for suite in suites])
         config.add_cleanup(serving.stop)
         try:
             serving.start()

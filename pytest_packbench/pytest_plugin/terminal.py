@@ -145,7 +145,7 @@ class Terminal:
         from pytest_packbench.reports.terminal import recorded_text
 
         if conclusion.run.mode == "record":
-            reporter.line(recorded_text(run.results))
+            reporter.line(", ".join(filter(None, [recorded_text(run.results), run.checked])))
         if conclusion.run.settings.get("spent"):
             reporter.line(spent_text(conclusion.run.settings["spent"]))
         if waiting := len(list(run.suite.pending_path("x").parent.glob("*.json"))):

@@ -249,8 +249,19 @@ def both(request: pytest.FixtureRequest, pytester: pytest.Pytester, monkeypatch:
     return _project(pytester, monkeypatch, request.param)
 
 
-def _project(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch, workers: int) -> Project:
+@pytest.fixture
+def checked(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> Project:
+    """The same in one process, where runs that record check their recordings, in a process of its own each."""
+    return _project(pytester, monkeypatch, 0, checks=True)
+
+
+def _project(
+    pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch, workers: int, *, checks: bool = False
+) -> Project:
     forget_variables(monkeypatch)
+    if not checks:
+        # which takes longer than most tests
+        monkeypatch.setattr("pytest_packbench.pytest_plugin.check.check_recordings", lambda _: None)
     monkeypatch.setenv("COLUMNS", "240")
     pytester.makeconftest(TOY)
     pytester.makeini("[pytest]\n")

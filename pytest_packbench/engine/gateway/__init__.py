@@ -15,9 +15,11 @@ from pytest_packbench.engine.gateway.exchanges import CaseTraffic, RecordedCall
 from pytest_packbench.engine.gateway.service import Gateway
 from pytest_packbench.engine.offline import tell_late
 from pytest_packbench.model.request import ROUTE, GatewayRoute
+from pytest_packbench.model.run import CHECK_FOLDER
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
+    from pathlib import Path
 
     from pytest_packbench.model.recording import GatewayExchange
     from pytest_packbench.model.run import Mode
@@ -47,6 +49,7 @@ class Serving:
     Args:
         mode: how model calls are answered. In fixture mode nothing is forwarded.
         here: whether it serves in this process; the controller of xdist makes no calls in live and record mode.
+        folders: the folders of the suites.
 
     Attributes:
         gateway: the gateway, once it serves in this process.
@@ -55,12 +58,13 @@ class Serving:
         off: the variables that switch off the tracing that the environment has switched on.
     """
 
-    def __init__(self, mode: Mode, *, here: bool = True) -> None:
+    def __init__(self, mode: Mode, *, here: bool = True, folders: Sequence[Path] = ()) -> None:
         self.gateway: Gateway | None = None
         self.upstreams: dict[str, str] = {}
         self.off: dict[str, str] = {}
         self._mode = mode
         self._is_here = here
+        self._folders = folders
         self._undo = ExitStack()
         self._elsewhere: dict[str, str | None] = {}
 
@@ -92,7 +96,8 @@ class Serving:
 
         # cases that run at once may not open a socket
         with own_work():
-            self.gateway = gateway = Gateway(offline=offline, upstreams=upstreams_of(before))
+            self.gateway = gateway = Gateway(offline=offline, upstreams=upstreams_of(before), folders=self._folders)
+            gateway.checks = CHECK_FOLDER in os.environ
             # as long as the gateway serves, calls say whose they are
             stamping = self._undo.enter_context(ExitStack())
             self._undo.callback(gateway.stop)

@@ -16,6 +16,7 @@ from os.path import commonprefix
 from typing import TYPE_CHECKING, Any
 
 from pytest_packbench.engine.gateway import stamps
+from pytest_packbench.engine.gateway.likeness import alike, alike_sha256, applied, differences, recorded_sha256s
 from pytest_packbench.engine.gateway.protocols import (
     CHATS,
     SHOWN,
@@ -29,17 +30,19 @@ from pytest_packbench.engine.gateway.protocols import (
     without_keys,
 )
 from pytest_packbench.files import NUMBERS, canonical_sha256
+from pytest_packbench.model.errors import CassetteError
 from pytest_packbench.model.redaction import Redactor, without_credentials, without_secrets
 
 if TYPE_CHECKING:
     import asyncio
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator, Mapping, Sequence
 
     from pytest_packbench.backends import BackendError
     from pytest_packbench.engine.gateway.service import Gateway
     from pytest_packbench.engine.live_models import CallLimit
     from pytest_packbench.model.recording import GatewayExchange
     from pytest_packbench.model.request import Usage
+    from pytest_packbench.model.suite import IgnoreRule
 
 WEBSOCKET = 101
 """The status of a call that has become a websocket."""
@@ -63,6 +66,7 @@ class RecordedCall:
         method: the HTTP method.
         path: the path, and the query without keys.
         body: the JSON body of the request; None where it has none.
+        asked: what is compared of it: the body without credentials, or its hash where it is no JSON.
         request_headers: the headers of the request that decide on its answer.
         redactor: removes secrets; gets to know those of the request.
         request_sha256: hash of method, path, and the body without credentials.
@@ -86,6 +90,7 @@ class RecordedCall:
     method: str
     path: str
     body: Any
+    asked: Any
     request_headers: dict[str, str]
     redactor: Redactor
     request_sha256: str
@@ -121,9 +126,10 @@ class RecordedCall:
         # Ollama's client sends a key where there is one, and its servers need none
         ignored = ("authorization",) * (provider == "ollama")
         kept = deciding(without_credentials(headers or {}, found), ignored)
-        sha256 = canonical_sha256({"method": method, "path": path, "body": without_credentials(key, found)})
+        asked = without_credentials(key, found)
+        sha256 = canonical_sha256({"method": method, "path": path, "body": asked})
         redactor.add(found, "a credential of a request")
-        return cls(provider, method, path, value, redactor.json(kept), redactor, sha256, model_of(path, value))
+        return cls(provider, method, path, value, asked, redactor.json(kept), redactor, sha256, model_of(path, value))
 
     @property
     def uses_tokens(self) -> bool:
@@ -179,11 +185,16 @@ class RecordedCall:
         """Return the JSON body of the request without secrets; None where it has none."""
         return self.redactor.json(without_secrets(self.body))
 
-    def as_exchange(self, prompts: bool = True) -> dict[str, Any]:  # noqa: FBT001, FBT002 - its only argument
+    def alike_sha256(self, rules: Sequence[IgnoreRule]) -> str:
+        """Return a hash that it shares with calls that ask the same by the rules of a suite."""
+        return alike_sha256(self.method, self.path, self.asked, rules)
+
+    def as_exchange(self, prompts: bool = True, rules: Sequence[IgnoreRule] = ()) -> dict[str, Any]:  # noqa: FBT001, FBT002
         """Return the call as a cassette states it (see `GatewayExchange`), plain JSON without the request's secrets.
 
         Args:
             prompts: whether to include the body of the request, and values of its headers.
+            rules: what differs in each run.
         """
         body = self.shown_body() if prompts else None
         counts = {} if self.usage is None else asdict(self.usage)
@@ -196,6 +207,7 @@ class RecordedCall:
             "request_headers": as_recorded(self.request_headers, SHOWN if prompts else ()),
             **({"request": body} if prompts and body is not None else {}),
             "request_sha256": self.request_sha256,
+            **({} if alike(self.asked, rules) == self.asked else {"alike_sha256": self.alike_sha256(rules)}),
             "status": self.status,
             "headers": kept_headers(self.headers, self.redactor),
             **answer_as_json(self.content, stream=self.is_stream),
@@ -261,9 +273,11 @@ class CaseTraffic:
         trial: the number of the attempt at the case, from 0.
         suite: the case's suite, which is compared by identity.
         ignored_headers: names of headers that do not decide on an answer, in addition to those that never do.
+        ignored: what differs in each run in the bodies of requests.
         token: names the case to the gateway, in the path or in a header.
         calls: the calls in the order in which they began.
         replayed: the positions of the exchanges that were replayed.
+        borrowed: the exchanges of the shared recording that were replayed.
         mismatch: the first call that is not in the recording, in one line, or what is in it and was not asked for.
         difference: the lines of a unified diff of that call and the nearest recorded one.
         unattributed: the first call that can't be attributed to this or another case, in one line.
@@ -283,11 +297,13 @@ class CaseTraffic:
     gateway: Gateway
     recorded: tuple[GatewayExchange, ...] = ()
     trial: int = 0
-    suite: object = None
+    suite: Any = None
     ignored_headers: tuple[str, ...] = ()
+    ignored: tuple[IgnoreRule, ...] = ()
     token: str = field(default_factory=lambda: secrets.token_urlsafe(12))
     calls: list[RecordedCall] = field(default_factory=list)
     replayed: set[int] = field(default_factory=set)
+    borrowed: list[GatewayExchange] = field(default_factory=list)
     mismatch: str = ""
     difference: tuple[str, ...] = ()
     unattributed: str = ""
@@ -319,7 +335,7 @@ class CaseTraffic:
 
     def as_exchanges(self, *, prompts: bool = True) -> list[dict[str, Any]]:
         """Return the calls as a cassette states them; with their times, if a replay has to wait for clients."""
-        exchanges = [call.as_exchange(prompts) for call in self.calls]
+        exchanges = [call.as_exchange(prompts, self.ignored) for call in self.calls]
         if any(each["end"] == "aborted" for each in exchanges):
             for call, each in zip(self.calls, exchanges, strict=False):
                 times = (call.began, max(call.ended, call.began))
@@ -364,17 +380,22 @@ class CaseTraffic:
 
     def take(self, call: RecordedCall) -> GatewayExchange | None:
         """Return the next recorded answer to a call; None where there is none, which is a mismatch."""
-        for position, exchange in enumerate(self.recorded):
-            if position not in self.replayed and self._is_of(exchange, call):
-                self.replayed.add(position)
-                return exchange
-        if not self.mismatch:
-            self.mismatch = self._missing(call)
-        return None
+        for is_of in (self.is_of, self._is_like):
+            for position, exchange in enumerate(self.recorded):
+                if position not in self.replayed and is_of(exchange, call):
+                    self.replayed.add(position)
+                    return exchange
+        try:
+            shared, problem = self.gateway.shared.take(self, call), ""
+        except CassetteError as error:
+            shared, problem = None, str(error)
+        if shared is None and not self.mismatch:
+            self.mismatch = problem or self._missing(call)
+        return shared
 
     def take_kept(self, call: RecordedCall) -> GatewayExchange | None:
         """Return the next answer to a call that is kept of an earlier recording; None where there is none."""
-        found = next((exchange for exchange in self.kept if self._is_of(exchange, call)), None)
+        found = next((exchange for exchange in self.kept if self.is_of(exchange, call)), None)
         if found is not None:
             self.kept.remove(found)
         return found
@@ -382,13 +403,14 @@ class CaseTraffic:
     def finish(self) -> None:
         """Report recorded exchanges that nobody asked for as a mismatch."""
         made, total = len(self.replayed), len(self.recorded)
-        if made < total and not self.mismatch:
-            position = min({*range(total)} - self.replayed)
-            first = self.recorded[position]
-            self.mismatch = (
-                f"the target's own client made only {made} of the {total} "
-                f"recorded calls; not made: /gateway/{position}, {first.method} {first.path}; {_ADVICE}"
-            )
+        left = sorted({*range(total)} - self.replayed) if made < total and not self.mismatch else ()
+        for position in left:
+            if not self.gateway.shared.has(self, first := self.recorded[position]):
+                self.mismatch = (
+                    f"the target's own client made only {made} of the {total} "
+                    f"recorded calls; not made: /gateway/{position}, {first.method} {first.path}; {_ADVICE}"
+                )
+                break
 
     def unrecovered_error(self, *, returned: bool = True, tests_fallback: bool = False) -> BackendError | None:
         """Return the first error of a call from which the target did not recover.
@@ -423,9 +445,15 @@ class CaseTraffic:
                 return error
         return None
 
-    def _is_of(self, exchange: GatewayExchange, call: RecordedCall) -> bool:
+    def is_of(self, exchange: GatewayExchange, call: RecordedCall) -> bool:
         """Whether an exchange is the recording of a call."""
         return self._asks(exchange, call) and not self._other_headers(exchange, call)
+
+    def _is_like(self, exchange: GatewayExchange, call: RecordedCall) -> bool:
+        """Whether an exchange is the recording of a call but for what differs in each run."""
+        if exchange.provider != call.provider or self._other_headers(exchange, call):
+            return False
+        return call.alike_sha256(self.ignored) in recorded_sha256s(exchange, self.ignored)
 
     def _asks(self, exchange: GatewayExchange, call: RecordedCall) -> bool:
         """Whether a recorded request is that of a call, but for its headers."""
@@ -444,7 +472,7 @@ class CaseTraffic:
                 f"the target's own client calls a model ({call}), and the case has no recorded exchanges; "
                 "record them (--packbench-mode=record)"
             )
-        same = [exchange for exchange in self.recorded if self._is_of(exchange, call)]
+        same = [exchange for exchange in self.recorded if self.is_of(exchange, call)]
         if same:
             return f"{call}: asked more often than the {len(same)} time(s) that it was recorded; {_ADVICE}"
         asked = call.shown_body()
@@ -459,8 +487,26 @@ class CaseTraffic:
                 f"{', '.join(self._other_headers(exchange, call))}"
             )
         else:
-            where = self._compared(exchange, call, asked)
+            where = self._compared(exchange, call, asked) + self._declared(exchange, call)
         return f"{problem}; the nearest is /gateway/{nearest}, {where}; {_ADVICE}"
+
+    def _declared(self, exchange: GatewayExchange, call: RecordedCall) -> str:
+        """Return which rules would make a call that of an exchange, and which do nothing; empty where none would."""
+        now, known_only = call.shown_body(), not self.gateway.checks
+        both = (alike(without_secrets(each), self.ignored) for each in (exchange.request, now))
+        found = [*differences(*both, known_only=known_only)]
+        texts = [
+            f"suite.yaml: /recording/ignore/{number} matches nothing in it"
+            for number, rule in enumerate(self.ignored)
+            if applied(rule, now) == now
+        ]
+        if found and all(rules for _, rules in found):
+            declared = json.dumps([rule for _, rules in found for rule in rules], ensure_ascii=False)
+            texts.append(f"if it differs in every run, declare that in suite.yaml: recording: {{ignore: {declared}}}")
+        elif not known_only:
+            places = ", ".join(place for place, _ in found[:3])
+            texts.append(f"it differs at {places}: have it ask the same in each run, or declare recording: ignore")
+        return "".join(f"; {text}" for text in texts)
 
     def _nearest(self, call: RecordedCall, asked: Any) -> int | None:
         """Return the position of the recorded request that is most like a call."""

@@ -31,12 +31,15 @@ from pytest_packbench.engine.gateway.protocols import (
     without_login,
 )
 from pytest_packbench.engine.gateway.server import LoopbackServer, Reply, Request
+from pytest_packbench.engine.gateway.shared import SharedCalls
 from pytest_packbench.engine.offline import note_late
+from pytest_packbench.model.errors import CassetteError
 from pytest_packbench.model.redaction import Redactor
 from pytest_packbench.model.run import MAX_UNREADABLE, Caps
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
+    from pathlib import Path
 
     from pytest_packbench.engine.gateway.upstream import Answer, Upstream
     from pytest_packbench.engine.live_models import AnswerCache, Ledger
@@ -74,11 +77,13 @@ class _Owner(NamedTuple):
         case: the case.
         refusal: why it is refused; empty where it isn't.
         is_counted: whether it is counted although it is nobody's.
+        shared: what answers it although it is nobody's.
     """
 
     case: CaseTraffic | None = None
     refusal: str = ""
     is_counted: bool = False
+    shared: GatewayExchange | None = None
 
 
 class _Asked(NamedTuple):
@@ -121,17 +126,29 @@ class Gateway:
         offline: whether nothing is ever forwarded (fixture mode): then there is nothing that could.
         upstreams: the address of each provider, fixed before the run; by default what the environment says now.
         port: the port to serve at; 0 for any that is free.
+        folders: the folders of the suites.
 
     Attributes:
         url: `http://127.0.0.1:PORT/SECRET`.
         address: host and port.
         offline: whether nothing is ever forwarded.
         upstreams: the address of each provider.
+        checks: whether a run that has recorded looks for what differs in each run.
+        shared: the calls that are recorded for all cases of a suite.
+        before: the calls that were forwarded before the first case, such as those of imports.
         outside: the stamp of work that belongs to no case, whichever run at the same time.
     """
 
-    def __init__(self, *, offline: bool, upstreams: Mapping[str, str] | None = None, port: int = 0) -> None:
+    def __init__(
+        self,
+        *,
+        offline: bool,
+        upstreams: Mapping[str, str] | None = None,
+        port: int = 0,
+        folders: Sequence[Path] = (),
+    ) -> None:
         self.offline = offline
+        self.checks = False
         self.upstreams = {**upstreams_of(os.environ), **(upstreams or {})}
         self._server = LoopbackServer(self._handle, self._turned_away, port)
         self.url = self._server.url
@@ -142,7 +159,8 @@ class Gateway:
 
             self._upstream = Upstream()
         self._settings = _Settings()
-        self.outside = CaseTraffic("", self).token
+        self.outside, self.shared = CaseTraffic("", self).token, SharedCalls(folders)
+        self.before: list[RecordedCall] = []
         self._lock = threading.Lock()
         self._open: dict[str, CaseTraffic] = {}
         # the case, and whether its target goes on
@@ -300,7 +318,12 @@ class Gateway:
     def _outside(self, call: RecordedCall) -> _Owner:
         if self.offline:
             message = f"fixture mode is offline, and no case made this call: {call} is refused; {_INSIDE}"
-            return _Owner(refusal=message)
+            try:
+                return _Owner(refusal=message, shared=self.shared.take(CaseTraffic("", self), call))
+            except CassetteError as error:
+                return _Owner(refusal=str(error))
+        if not (self._active or self._ended):
+            self.before.append(call)
         return _Owner()
 
     def _unattributed(
@@ -337,7 +360,9 @@ class Gateway:
             await reply.send(status, headers, message.encode())
             return
         asked = _Asked(provider, request, path, call, reply)
-        if owner.refusal:
+        if owner.shared is not None:
+            await self._repeat(owner.shared, asked)
+        elif owner.refusal:
             await _refuse(asked, _BAD_REQUEST, "packbench_refused", owner.refusal)
         elif request.is_websocket and (problem := self._why_no_websocket(owner.case)):
             self._unsupported(owner.case, call, problem)
