@@ -154,7 +154,8 @@ class RecordedCall:
     @property
     def is_given_up(self) -> bool:
         """Whether the client left before it had an answer, or a part that it could use."""
-        return self.end == "aborted" and not (self.is_streamed and self.content)
+        has_some = (self.is_streamed and self.content) or self.status == WEBSOCKET
+        return self.end == "aborted" and not has_some
 
     @property
     def content(self) -> bytes:
