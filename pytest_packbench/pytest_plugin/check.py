@@ -171,7 +171,8 @@ def _replayed(recorder: Recorder, order: list[str]) -> tuple[dict[str, Any], str
         done = subprocess.run(  # noqa: S603 - the user's own command
             [sys.executable, *path, "-m", "pytest", *_arguments(config, folder)],
             cwd=here,
-            env={**os.environ, "PACKBENCH_RESUME": "", CHECK_FOLDER: folder},
+            # as in the run that recorded; a run in fixture mode names the setting
+            env={**os.environ, "PACKBENCH_ALLOW_PROCESSES": "yes", CHECK_FOLDER: folder},
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,

@@ -24,6 +24,8 @@ import functools
 import itertools
 import json
 import os
+import subprocess
+import sys
 import time
 import uuid
 from pathlib import Path
@@ -97,6 +99,11 @@ def tooled(request):
     return json.loads(answer["choices"][0]["message"]["content"])
 
 
+def with_program(request):
+    subprocess.run([sys.executable, "-c", ""], check=True)
+    return complete(request.input["text"])
+
+
 def effects(request):
     with Path("effects.txt").open("a") as file:
         file.write("x")
@@ -165,6 +172,13 @@ def test_what_differs_in_each_run_is_named_with_the_line_that_declares_it(checke
     assert len(served.requests) == 3
     change(checked, "{request.input['text']}\")\n\n\ndef unknown", "{request.input['text'][:-1]}\")\n\n\ndef unknown")
     ended(checked.run_toy(target("dated")), 1, errors=3)
+
+
+@pytest.mark.usefixtures("served")
+def test_a_program_that_a_target_starts_does_so_in_the_check(checked: Project) -> None:
+    checked.prepare("points 1")
+    ended(checked.run_toy(target("with_program"), RECORD), 0, "recorded: 1 of 1 case, 1 of 1 replay*")
+    ended(checked.run_toy(target("with_program")), 1, "*packbench_allow_processes*", errors=1)
 
 
 def test_of_what_has_no_known_form_the_place_is_named(checked: Project, served: Model) -> None:
