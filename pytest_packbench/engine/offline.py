@@ -261,9 +261,11 @@ def _owner() -> _GuardedCase | None:
     owner, ident = _CURRENT.get(), threading.get_ident()
     if owner is None and (task := current_task()) is not None:
         owner = _TASKS.get(task)
-    if owner is None and (claim := _CLAIMS.get(ident)) is not None:
+    claim = _CLAIMS.get(ident)
+    if owner is None and claim is not None:
+        # also for nobody: a case may have started the thread of a pool
         owner = claim.owner
-    if owner is None:
+    elif owner is None:
         owner = _NO_CASE if _library() in _TRACERS else vars(_this_thread()).get(_STARTED_BY)
     if owner is None and not _is_exempt():
         loops = getattr(sys.modules.get("asyncio"), "_get_running_loop", bool)()

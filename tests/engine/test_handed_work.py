@@ -365,3 +365,23 @@ def test_an_exporter_that_sends_on_the_thread_of_the_case_is_no_case_s(tmp_path:
         with suppress(OfflineError):
             send()
     assert len(violations) == 1
+
+
+def test_work_of_nobody_on_a_thread_that_a_case_started_is_that_of_the_case_that_lets_it_go_on() -> None:
+    opened = threading.Event()
+
+    def waiting() -> None:
+        opened.wait(60)
+        with suppress(OfflineError):
+            socket.create_connection(("127.0.0.1", 9))
+
+    with ThreadPoolExecutor(1) as pool:
+        with offline("first", allow_processes=False) as before:
+            pool.submit(int).result()
+        work = pool.submit(waiting)
+        with offline("second", allow_processes=False) as violations:
+            opened.set()
+            work.result(60)
+    assert before == []
+    (line,) = violations
+    assert "which no case started," in line
