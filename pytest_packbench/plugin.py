@@ -57,7 +57,7 @@ class Setting:
         name: such as `suite`, for `--packbench-suite`, `PACKBENCH_SUITE` and `packbench_suite`.
         help: one sentence for `pytest --help`.
         default: the value if none is set.
-        ini: the type of the ini key; None for what whoever starts the session selects, which no file of a project may.
+        ini: the type of the ini key; None for what whoever starts the session selects.
         option: the arguments of argparse, given as such or as the name of the value; None if there is no option.
     """
 

@@ -545,9 +545,9 @@ class IgnoreRule(StrictModel):
             left = re.sub(pattern, "", _ANY_QUESTION)
             matches_nothing = re.search(pattern, "") is not None
         except re.error as error:
-            raise misfit(f"no regular expression: {error}", f"expected {expected}") from None
+            raise misfit(f"no regular expression: {error}", expected) from None
         if matches_nothing or 2 * len(re.sub(r"\W", "", left)) < len(re.sub(r"\W", "", _ANY_QUESTION)):
-            raise misfit("it matches any question, so that each would get a recorded answer", f"expected {expected}")
+            raise misfit("it matches any question, so that each would get a recorded answer", expected)
         return pattern
 
 

@@ -164,7 +164,7 @@ def test_an_option_without_its_value_does_not_run_everything(project: Project, o
     result.stderr.fnmatch_lines([f"ERROR: {option.rstrip('=')}: got no value; expected *, or no such option"])
 
 
-def test_no_file_of_a_project_selects_a_part_or_an_earlier_run(project: Project) -> None:
+def test_no_ini_key_selects_a_part_or_an_earlier_run(project: Project) -> None:
     project.cases("a", "b")
     project.write("pytest.ini", "[pytest]\npackbench_shard = 9/9\npackbench_resume = latest\n")
     result = project.run_toy("-W", "default")
